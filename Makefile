@@ -1,0 +1,55 @@
+# `make test` and `make demo` need nothing but Python 3.11 or newer: they set up .venv themselves.
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.set-up-at
+
+# The stamp holds the place where .venv was made. A virtual environment cannot be moved: if the place
+# is another one (or no set-up has finished yet), the rule below starts afresh.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+CLEAR := --clear
+endif
+
+.PHONY: help setup demo test lint format bench clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP) ## make .venv with everything pinned by constraints.txt (PYTHON=python3.12 picks the Python)
+
+$(STAMP): pyproject.toml constraints.txt
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "visr needs Python 3.11 or newer, but $(PYTHON) is: $$("$(PYTHON)" --version 2>&1)." >&2; \
+	  echo "Name another one, for example: make setup PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up .venv (a few minutes the first time) ..."
+	@"$(PYTHON)" -m venv $(CLEAR) .venv
+	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev]"
+	@pwd -P > $@
+
+demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes)
+	@echo "Starting afresh: removing runs/demo, if an earlier demo left it."
+	rm -rf runs/demo
+	$(BIN)/visr pretrain visr/Grid-v0 --preset demo --out runs/demo
+	$(BIN)/visr infer runs/demo --reward boxes:7
+	$(BIN)/visr evaluate runs/demo
+	$(BIN)/visr report runs/demo
+
+test: lint ## run the static checks, then every test
+	$(BIN)/python -m pytest
+
+lint: $(STAMP) ## run the static checks only (ruff, pyright)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
+
+format: $(STAMP) ## rewrite the code in the house style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP) ## measure training speed on the grid world against the limit of its matrix products
+	$(BIN)/visr bench grid
+
+clean: ## remove .venv, caches and builds; runs/ stays
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+	find visr tests -name __pycache__ -type d -prune -exec rm -rf {} +

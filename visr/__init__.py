@@ -1,0 +1,21 @@
+"""visr: reward-free pre-training with fast task inference (VISR, Hansen et al., ICLR 2020)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+__all__ = ["Evaluation", "Policy", "Run", "Task", "UserError", "load", "pretrain", "resume"]
+
+if TYPE_CHECKING:
+    from visr.api import Evaluation, Policy, Run, Task, load, pretrain, resume
+    from visr.errors import UserError
+
+
+def __getattr__(name: str) -> Any:
+    """Import torch only when somebody asks for what needs it."""
+    if name not in __all__:
+        raise AttributeError(f"module 'visr' has no attribute {name!r}")
+    from visr import api
+
+    return getattr(api, name)

@@ -1,0 +1,1 @@
+"""One published agent a file, and the n-step rule they share."""

@@ -1,0 +1,43 @@
+"""n-step Q-learning of summed cumulants: the rule VISR shares with its baselines.
+
+What is summed is an argument. Values are read out as psi . w; a scalar agent has one feature and w = 1.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from visr.ops import returns
+from visr.types import Unroll
+
+
+def targets(psi: Tensor, cumulant: Tensor, unroll: Unroll, gamma: float, n: int) -> Tensor:
+    """y_t = sum_k gamma^k c_{t+k} + gamma^n psi(s_{t+n}, a*, w), a* greedy for w itself.
+
+    psi [T + 1, B, actions, features] of the bootstrapping network, cumulant [T, B, features] -> [T, B, features]
+    """
+    greedy = (psi @ unroll.w.unsqueeze(-1)).squeeze(-1).argmax(dim=-1)
+    discount = gamma * (~unroll.terminated).to(cumulant.dtype)
+    return returns.n_step(cumulant, discount, chosen(psi, greedy), n, cut=unroll.truncated)
+
+
+def loss(psi: Tensor, target: Tensor, unroll: Unroll) -> Tensor:
+    """sum_i (psi_i(s_t, a_t, w) - y_i)^2, averaged over the steps that are steps.
+
+    psi [T + 1, B, actions, features], target [T, B, features] -> []
+    """
+    error = (chosen(psi[:-1], unroll.action) - target).square().sum(dim=-1)
+    return mean_over_steps(error, unroll)
+
+
+def mean_over_steps(values: Tensor, unroll: Unroll) -> Tensor:
+    """The mean of [T, B], leaving out steps that only reset an environment."""
+    weight = (~unroll.is_reset).to(values.dtype)
+    return (values * weight).sum() / weight.sum().clamp(min=1)
+
+
+def chosen(psi: Tensor, action: Tensor) -> Tensor:
+    """psi(s, a) of one action: [..., actions, features], [...] -> [..., features]"""
+    index = action[..., None, None].expand(*action.shape, 1, psi.shape[-1])
+    return torch.gather(psi, -2, index).squeeze(-2)

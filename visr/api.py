@@ -1,0 +1,191 @@
+"""The Python front door: pretrain, load, and what a run can do."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Discrete
+from numpy.typing import ArrayLike, NDArray
+
+from visr import config as configuration
+from visr import envs, presets, pretraining
+from visr.agents.visr import Visr, draw_policies
+from visr.config import RunConfig
+from visr.envs import GRID
+from visr.envs.grid import GridWorld
+from visr.errors import UserError
+from visr.ops import gpi as improvement
+from visr.run_dir import RunDir
+from visr.tasks import evaluation, families, infer, rewards
+from visr.tasks.evaluation import Evaluation
+from visr.tasks.task import Task
+from visr.training import checkpoint
+from visr.training.loop import spec_of
+from visr.types import EnvSpec
+
+
+def pretrain(
+    env: str = GRID,
+    *,
+    preset: str | None = None,
+    out: str | Path | None = None,
+    observe: pretraining.Observer | None = None,
+    **fields: Any,
+) -> Run:
+    """Pre-train without rewards and return the run; `fields` are any of the configuration's.
+
+    >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
+    """
+    config = presets.for_environment(env) if preset is None else presets.get(preset)
+    config = configuration.replace(config, env=env, **fields)
+    path = Path(out) if out is not None else default_path(config)
+    return Run(pretraining.start(path, config, observe))
+
+
+def resume(path: str | Path, *, observe: pretraining.Observer | None = None) -> Run:
+    """Go on with a run that was stopped or killed, to the end it would have had."""
+    return Run(pretraining.resume(path, observe=observe))
+
+
+def load(path: str | Path) -> Run:
+    """A finished run, or one still in training as of its newest checkpoint."""
+    return Run(RunDir.open(path))
+
+
+def default_path(config: RunConfig) -> Path:
+    """A place under runs/ that is still free."""
+    stem = config.env.replace("/", "-").lower()
+    candidates = (Path("runs") / f"{stem}-{number}" for number in range(1, 1_000_000))
+    return next(path for path in candidates if not path.exists())
+
+
+class Run:
+    """A pre-trained agent: say what you want, get a policy."""
+
+    def __init__(self, run_dir: RunDir) -> None:
+        self.directory = run_dir
+        self.config = run_dir.config()
+        env = envs.make_vec(self.config, num_envs=1)
+        newest = checkpoint.newest(run_dir)
+        self.num_steps = int(newest.stem)
+        """The age of the weights: steps of reward-free training."""
+        self.agent = Visr(self.config.agent, spec_of(env)).requires_grad_(False)
+        checkpoint.restore_agent(self.agent, newest)
+        self.world = GridWorld.from_config(self.config.grid) if self.config.env == GRID else None
+
+    @property
+    def path(self) -> Path:
+        """Where the run lives."""
+        return self.directory.path
+
+    def infer(self, reward: str | ArrayLike, **fields: Any) -> Task:
+        """The task that a reward over cells describes: no environment step, no change of weights.
+
+        `reward` is an array over cells or one of the command line's forms ("boxes:7", "goal:2,3",
+        "row > 5"); `fields` are `centred` and `ridge`, where they shall differ from the run's.
+        """
+        world = self._require_world()
+        if isinstance(reward, str):
+            wanted = rewards.parse(reward, world)
+        else:
+            wanted = rewards.from_array(reward, world)
+        inference = configuration.replace(self.config, **fields).inference
+        task = infer.by_regression(
+            families.features(self.agent, world)[world.free],
+            wanted.values[world.free],
+            inference,
+            name=wanted.name,
+            env=self.config.env,
+        )
+        return dataclasses.replace(task, reward=wanted.values)
+
+    def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
+        """A policy that pursues the task: call it with one observation or a batch."""
+        gpi = self.config.agent.gpi if gpi is None else gpi
+        return Policy(self.agent, self._checked(task), gpi, epsilon)
+
+    def evaluate(
+        self, task: Task, *, gamma: float = families.GAMMA, gpi: bool | None = None
+    ) -> Evaluation:
+        """The exact worth of the task's policy for its true reward (grid worlds)."""
+        gpi = self.config.agent.gpi if gpi is None else gpi
+        return evaluation.evaluate(
+            self.agent, self._require_world(), self._checked(task), gamma, gpi
+        )
+
+    def evaluate_families(self, *, gamma: float = families.GAMMA) -> dict[str, float]:
+        """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
+        self._require_world()
+        return families.Evaluator(self.config, gamma).scores(self.agent)
+
+    def features(self, observations: ArrayLike) -> NDArray[np.float32]:
+        """phi of each observation: [N, d], unit length."""
+        with torch.inference_mode():
+            return self.agent.phi(self._tensor(observations)).numpy()
+
+    def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
+        """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
+        task = torch.as_tensor(np.asarray(w), dtype=torch.float32)
+        if task.shape[-1] != self.config.agent.num_features:
+            raise UserError(
+                f"w has {task.shape[-1]} components and this run has "
+                f"{self.config.agent.num_features} features; give one number per feature."
+            )
+        with torch.inference_mode():
+            return self.agent.psi(self._tensor(observations), task).numpy()
+
+    def _tensor(self, observations: ArrayLike) -> torch.Tensor:
+        return _observations(self.agent.spec, observations)
+
+    def _require_world(self) -> GridWorld:
+        if self.world is None:
+            raise UserError(f"{self.config.env} has no exact model; only {GRID} can do this.")
+        return self.world
+
+    def _checked(self, task: Task) -> Task:
+        if len(task.w) != self.config.agent.num_features:
+            raise UserError(
+                f"The task `{task.name}` has {len(task.w)} features and this run has "
+                f"{self.config.agent.num_features}; infer it with this run."
+            )
+        return task
+
+
+class Policy:
+    """Acts for one task: greedily by GPI over w and fresh neighbours, or by w alone."""
+
+    def __init__(self, agent: Visr, task: Task, gpi: bool, epsilon: float, seed: int = 0) -> None:
+        self.task = task
+        self._agent, self._gpi, self._epsilon = agent, gpi, epsilon
+        self._random = torch.Generator().manual_seed(seed)
+
+    @torch.inference_mode()
+    def __call__(self, observation: ArrayLike) -> Any:
+        """An action for one observation (an int), or actions for a batch (an array)."""
+        space = self._agent.spec.observation_space
+        batch = _observations(self._agent.spec, observation)
+        single = batch.ndim == len(space.shape or ())
+        batch = batch.unsqueeze(0) if single else batch
+        w = torch.as_tensor(self.task.w, dtype=torch.float32).expand(len(batch), -1)
+        policies = draw_policies(self._agent.config, w, self._random, self._gpi)
+        values = self._agent.psi.gpi_values(batch, policies, w)
+        actions = improvement.epsilon_greedy(values, self._epsilon, self._random).numpy()
+        return int(actions[0]) if single else actions
+
+
+def _observations(spec: EnvSpec, observations: ArrayLike) -> torch.Tensor:
+    """Observations as the networks take them; what is no observation of this world is refused."""
+    space, array = spec.observation_space, np.asarray(observations)
+    if isinstance(space, Discrete):
+        is_state = array.dtype.kind in "iu" and bool(((array >= 0) & (array < space.n)).all())
+        if not is_state:
+            raise UserError(f"Observations of this world are whole numbers from 0 to {space.n - 1}.")
+        return torch.as_tensor(array.astype(np.int64))
+    dims = len(space.shape or ())
+    if array.dtype.kind not in "iufb" or array.shape[array.ndim - dims :] != space.shape:
+        raise UserError(f"Observations of this world have shape {space.shape}, not {array.shape}.")
+    return torch.as_tensor(array.astype(np.float32))

@@ -1,0 +1,87 @@
+"""The command line: one function per verb; each calls one library function."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from visr.errors import UserError
+
+_VERBS = {
+    "pretrain": "learn without rewards in an environment",
+    "infer": "turn a reward into a task for a pre-trained run",
+    "evaluate": "measure the policy of a task exactly, or three families of tasks",
+    "report": "draw a run: figures and one HTML page",
+    "bench": "measure speed against the bare cost of the matrix products",
+    "list": "name environments, presets, rewards",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; 0 is success, 2 is input that cannot be used, 130 and 143 are clean stops."""
+    args = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(args)
+    except UserError as error:
+        print(f"visr: {_sentence(str(error))}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("visr: Interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has gone; point stdout elsewhere so that closing it stays silent.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _run(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if args[0] == "--version":
+        from visr import __version__
+
+        print(f"visr {__version__}")
+        return 0
+    verb, rest = args[0], args[1:]
+    if verb not in _VERBS:
+        import difflib
+
+        near = difflib.get_close_matches(verb, _VERBS, n=1)
+        hint = f"did you mean `visr {near[0]}`?" if near else "`visr --help` lists what there is."
+        raise UserError(f"There is no command `{verb}`; {hint}")
+    return _load(verb)(rest)
+
+
+def _load(verb: str) -> Callable[[list[str]], int]:
+    """Each verb lives in a module of its own, so that none pays for the imports of another."""
+    import importlib
+
+    return importlib.import_module(f"visr.commands.{verb}").run
+
+
+def _help() -> str:
+    width = max(map(len, _VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {text}" for verb, text in _VERBS.items())
+    return (
+        "visr: reward-free pre-training with fast task inference\n\n"
+        "usage: visr COMMAND [--help] ...\n\n"
+        f"{verbs}\n\n"
+        "a first run:\n"
+        "  visr pretrain visr/Grid-v0 --preset demo --out runs/first\n"
+        "  visr infer runs/first --reward boxes:7\n"
+        "  visr evaluate runs/first boxes-7\n"
+        "  visr report runs/first"
+    )
+
+
+def _sentence(text: str) -> str:
+    """One line with a capital and a full stop."""
+    line = " ".join(text.split())
+    line = line[:1].upper() + line[1:]
+    return line if line.endswith((".", "?", "!")) else f"{line}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""visr list: what there is to choose from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from visr.commands import options, output
+
+_REWARDS = [
+    ("boxes:SEED", "two 4x4 boxes of +1 at random places, as in the authors' notebook"),
+    ("goal:ROW,COL", "one cell of +1"),
+    ("FILE.npy, FILE.csv", "any array over the cells"),
+    ('"row > 5 and col < 3"', "any expression over row, col, height and width"),
+]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Name what can be chosen."""
+
+    what: Annotated[Literal["envs", "presets", "rewards"], tyro.conf.Positional]
+    """Which list."""
+    json: bool = False
+    """Print the list as one JSON object."""
+
+
+def run(args: list[str]) -> int:
+    """Print one list."""
+    chosen = options.parse(Options, args, "list")
+    entries = _entries(chosen.what)
+    if chosen.json:
+        output.emit({chosen.what: dict(entries)})
+    else:
+        width = max(len(name) for name, _ in entries)
+        print("\n".join(f"{name:<{width}}  {text}" for name, text in entries))
+    return 0
+
+
+def _entries(what: str) -> list[tuple[str, str]]:
+    if what == "envs":
+        from visr import envs
+
+        return envs.list_envs()
+    if what == "presets":
+        from visr import presets
+
+        return [(name, text) for name, (text, _) in presets.PRESETS.items()]
+    return _REWARDS

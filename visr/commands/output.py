@@ -1,0 +1,79 @@
+"""What people and programs see: results on stdout, the rest on stderr, progress only on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from visr.pretraining import Observer, Status
+
+
+def say(text: str) -> None:
+    """A remark for the person at the terminal."""
+    print(text, file=sys.stderr)
+
+
+def emit(content: dict[str, Any]) -> None:
+    """One JSON object on stdout."""
+    print(json.dumps(content, allow_nan=False))
+
+
+def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] | None = None) -> None:
+    """A small table on stdout."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", show_header=bool(header))
+    for index, name in enumerate(header or rows[0]):
+        grid.add_column(name, justify="left" if index == 0 else "right")
+    for row in rows:
+        grid.add_row(*row)
+    Console(file=sys.stdout, highlight=False).print(grid)
+
+
+@contextlib.contextmanager
+def training_progress() -> Iterator[Observer | None]:
+    """A live line with steps/s, time left and the numbers that matter; None where nobody looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("[bold]pre-training"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[numbers]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
+        line = progress.add_task("", total=None, rate="", numbers="")
+
+        def observe(status: Status) -> None:
+            speed = progress.tasks[line].speed
+            progress.update(
+                line,
+                total=status.total_steps,
+                completed=min(status.num_steps, status.total_steps),
+                rate=f"{speed:,.0f} steps/s" if speed else "",
+                numbers=_numbers(status),
+            )
+
+        yield observe
+
+
+def _numbers(status: Status) -> str:
+    shown = []
+    if "intrinsic_reward" in status.metrics:
+        shown.append(f"phi.w {status.metrics['intrinsic_reward']:.3f}")
+    for family in ("span", "boxes", "goals"):
+        if family in status.evaluation:
+            shown.append(f"{family} {status.evaluation[family]:.2f}")
+    return "  ".join(shown)

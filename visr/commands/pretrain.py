@@ -1,0 +1,124 @@
+"""visr pretrain: the reward-free phase."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import tyro
+
+from visr import presets
+from visr.commands import options, output
+from visr.config import (
+    SECTIONS,
+    AgentConfig,
+    GridConfig,
+    InferenceConfig,
+    RunConfig,
+    TrainingConfig,
+    field_names,
+    validated,
+)
+from visr.errors import UserError
+from visr.run_dir import RunDir
+
+
+@dataclass(frozen=True)
+class Options:
+    """Learn phi and psi in an environment without looking at its rewards."""
+
+    env: Annotated[str, tyro.conf.Positional] = "visr/Grid-v0"
+    """Environment id; `visr list envs` names some."""
+    preset: str | None = None
+    """Where the defaults below come from; `visr list presets` names them."""
+    out: str | None = None
+    """Directory of the new run; by default a new one under runs/."""
+    resume: str | None = None
+    """Go on with this run instead, to the same end as if it had never stopped."""
+    json: bool = False
+    """Print the result as one JSON object."""
+    grid: GridConfig = field(default_factory=GridConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+
+
+def run(args: list[str]) -> int:
+    """Train, say where the run is, and stop cleanly when asked to."""
+    default = _defaults(args)
+    chosen = options.parse(Options, args, "pretrain", default)
+    if chosen.resume is not None:
+        _refuse_changes(default, chosen)
+    config = validated(_config(chosen))
+    from visr import api, pretraining
+
+    try:
+        with output.training_progress() as observe:
+            if chosen.resume is not None:
+                threads = chosen.training.num_threads
+                directory = pretraining.resume(chosen.resume, threads, observe)
+            else:
+                path = chosen.out or api.default_path(config)
+                directory = pretraining.start(path, config, observe)
+    except pretraining.Stopped as stop:
+        output.say(f"visr: {stop}")
+        return 128 + stop.signal_number
+    _show(directory, chosen.json)
+    return 0
+
+
+def _defaults(args: list[str]) -> Options:
+    """What holds where the command line is silent: the resumed run's choices, or a preset's."""
+    resumed, preset = _value_of("--resume", args), _value_of("--preset", args)
+    if resumed is not None:
+        base = RunDir.open(resumed).config()
+    elif preset is not None:
+        base = presets.get(preset)
+    else:
+        words = [a for a in args[:1] if not a.startswith("-")]
+        base = presets.for_environment(words[0] if words else Options.env)
+    sections = {name: getattr(base, name) for name in SECTIONS}
+    return Options(env=base.env, **sections)
+
+
+def _value_of(flag: str, args: list[str]) -> str | None:
+    for index, word in enumerate(args):
+        if word == flag and index + 1 < len(args):
+            return args[index + 1]
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+    return None
+
+
+def _config(chosen: Options) -> RunConfig:
+    return RunConfig(chosen.env, **{name: getattr(chosen, name) for name in SECTIONS})
+
+
+def _refuse_changes(before: Options, after: Options) -> None:
+    """A resumed run ends as it would have; only what cannot change its result may change."""
+    for name, section in {"env": "", **field_names()}.items():
+        old, new = (getattr(o, section) if section else o for o in (before, after))
+        if name != "num_threads" and getattr(old, name) != getattr(new, name):
+            raise UserError(
+                f"{name} = {getattr(new, name)!r} differs from the run's {getattr(old, name)!r}; "
+                "--resume goes on with a run as it is, so start a new one with --out instead."
+            )
+    if after.out is not None or after.preset is not None:
+        raise UserError("--resume names its run itself; leave out --out and --preset.")
+
+
+def _show(directory: RunDir, as_json: bool) -> None:
+    evaluation = directory.last_row(directory.evaluation)
+    metrics = directory.last_row(directory.metrics)
+    result = {"run": str(directory.path), **metrics, "fraction_of_optimal": evaluation}
+    if as_json:
+        output.emit(result)
+        return
+    rows = [("run", str(directory.path)), ("steps", f"{int(metrics['num_steps']):,}")]
+    rows += [("phi(s').w", f"{metrics['intrinsic_reward']:.3f}")]
+    rows += [
+        (f"fraction of optimal, {name}", f"{evaluation[name]:.3f}")
+        for name in ("span", "boxes", "goals")
+        if name in evaluation
+    ]
+    output.table("pre-training finished", rows)

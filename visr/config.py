@@ -1,0 +1,264 @@
+"""Every choice a run can make, as frozen dataclasses; defaults are the paper's.
+
+This file imports neither torch nor gymnasium, so that help texts, reports and validation stay instant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import math
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from visr.errors import UserError
+
+@dataclass(frozen=True)
+class GridConfig:
+    """The world of `visr/Grid-v0`; other environments ignore it."""
+
+    height: int = 10
+    """Rows of the grid."""
+    width: int = 10
+    """Columns of the grid."""
+    layout: Literal["open", "four-rooms"] = "open"
+    """Walls: none, or the classic four rooms joined by four doors."""
+    max_episode_steps: int = 0
+    """Steps before a time-out sends the agent to a new start; 0 never does, as in the authors' notebook."""
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """VISR: what is learnt, and how the agent acts."""
+
+    num_features: int = 5
+    """d: the length of phi, psi's cumulants and w."""
+    features: Literal["learned", "random"] = "learned"
+    """phi learns to infer w, or stays as initialised (the paper's RF VISR)."""
+    cumulant: Literal["next", "current"] = "next"
+    """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
+    hidden_sizes: tuple[int, ...] = (100, 100)
+    """Hidden layers of phi and of psi."""
+    gpi: bool = True
+    """Act by generalised policy improvement over w and sampled neighbours; else by w's own policy."""
+    gpi_samples: int = 10
+    """How many neighbours of w are drawn at every step."""
+    gpi_distribution: Literal["vmf", "uniform"] = "vmf"
+    """Neighbours come from a von Mises-Fisher around w (paper) or from the whole sphere (authors' notebook)."""
+    gpi_kappa: float = 5.0
+    """Concentration of the von Mises-Fisher neighbours."""
+    epsilon: float = 0.05
+    """Probability of a uniformly random action."""
+    gamma: float = 0.99
+    """Discount of the successor features."""
+    n_step: int = 1
+    """Length of the n-step return; at an unroll's end it bootstraps earlier."""
+    target_period: int = 10_000
+    """Updates between copies of psi into its target network; 1 means no target network."""
+    psi_learning_rate: float = 1e-4
+    """Adam's step size for psi."""
+    psi_adam_epsilon: float = 1e-3
+    """Adam's epsilon for psi."""
+    phi_learning_rate: float = 1e-4
+    """Adam's step size for phi."""
+    phi_adam_epsilon: float = 1e-3
+    """Adam's epsilon for phi."""
+    learning_rate_decay: Literal["none", "linear"] = "none"
+    """Step sizes stay constant, or fall linearly to zero over `num_steps`."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How much, how often, how parallel."""
+
+    num_steps: int = 250_000_000
+    """Agent decisions in all, summed over environments; rounded up to whole rounds of unrolls."""
+    num_envs: int = 100
+    """Environments that act side by side."""
+    unroll_length: int = 40
+    """Steps per unroll; a new w is drawn for each."""
+    batch_size: int = 32
+    """Unrolls per update."""
+    seed: int = 0
+    """Fixes every random draw of the run."""
+    num_threads: int = 2
+    """Threads that act and learn at the same time; results do not depend on it."""
+    num_actor_groups: int = 1
+    """Groups the environments act in; more groups share out over threads better, fewer make larger batches."""
+    log_every: int = 100_000
+    """Steps between rows of metrics."""
+    checkpoint_every: int = 2_000_000
+    """Steps between checkpoints; the last two are kept."""
+    evaluate_every: int = 2_000_000
+    """Steps between exact evaluations, where the environment permits them (grid worlds)."""
+
+
+@dataclass(frozen=True)
+class InferenceConfig:
+    """How a reward becomes a task."""
+
+    centred: bool = False
+    """Take the means out of phi and r first, so that a constant offset of the reward is no part of w."""
+    ridge: float = 0.0
+    """Ridge penalty, relative to the mean of phi's second moments; 0 is plain least squares, the paper's."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that determines a run."""
+
+    env: str = "visr/Grid-v0"
+    """Environment id."""
+    grid: GridConfig = field(default_factory=GridConfig)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    inference: InferenceConfig = field(default_factory=InferenceConfig)
+
+
+SECTIONS = ("grid", "agent", "training", "inference")
+
+_AT_LEAST: dict[str, float] = {
+    "height": 1,
+    "width": 1,
+    "max_episode_steps": 0,
+    "num_features": 2,
+    "gpi_samples": 1,
+    "gpi_kappa": 0,
+    "n_step": 1,
+    "target_period": 1,
+    "num_steps": 1,
+    "num_envs": 1,
+    "unroll_length": 1,
+    "batch_size": 1,
+    "seed": 0,
+    "num_threads": 1,
+    "num_actor_groups": 1,
+    "log_every": 1,
+    "checkpoint_every": 1,
+    "evaluate_every": 1,
+    "ridge": 0,
+}
+_POSITIVE = (
+    "psi_learning_rate",
+    "psi_adam_epsilon",
+    "phi_learning_rate",
+    "phi_adam_epsilon",
+)
+_FRACTIONS = ("epsilon", "gamma")
+
+
+def field_names() -> dict[str, str]:
+    """Every settable field and the section it lives in; names are unique across sections."""
+    names = {"env": ""}
+    for section in SECTIONS:
+        names.update({f.name: section for f in dataclasses.fields(_section_class(section))})
+    return names
+
+
+def replace(config: RunConfig, **fields: Any) -> RunConfig:
+    """A copy of `config` with the named fields changed, wherever they live; then validated."""
+    known = field_names()
+    changes: dict[str, dict[str, Any]] = {}
+    for name, value in fields.items():
+        if name not in known:
+            raise UserError(_unknown_field(name, known))
+        changes.setdefault(known[name], {})[name] = value
+    top: dict[str, Any] = changes.pop("", {})
+    for section, values in changes.items():
+        top[section] = dataclasses.replace(getattr(config, section), **values)
+    return validated(dataclasses.replace(config, **top))
+
+
+def validated(config: RunConfig) -> RunConfig:
+    """`config` itself, or a UserError that names the first field that cannot be."""
+    for section in SECTIONS:
+        part = getattr(config, section)
+        hints = _type_hints(type(part))
+        for f in dataclasses.fields(part):
+            _check(f.name, getattr(part, f.name), hints[f.name])
+    training = config.training
+    if training.num_actor_groups > training.num_envs:
+        raise UserError(
+            f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
+            f"{training.num_envs}; every group needs an environment, so give at most that many groups."
+        )
+    return config
+
+
+def to_dict(config: RunConfig) -> dict[str, Any]:
+    """Plain nested dictionaries, ready for JSON."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(data: Any) -> RunConfig:
+    """The inverse of `to_dict`, trusting nothing: unknown, missing or misfit fields are a UserError."""
+    if not isinstance(data, dict) or not isinstance(data.get("env"), str):
+        raise UserError("The configuration is not an object with an `env`; the run is damaged.")
+    sections: dict[str, Any] = {}
+    for section in SECTIONS:
+        values, kind = data.get(section), _section_class(section)
+        names = {f.name for f in dataclasses.fields(kind)}
+        if not isinstance(values, dict) or set(values) != names:
+            odd = sorted(names ^ set(values)) if isinstance(values, dict) else [section]
+            raise UserError(
+                f"The configuration's section `{section}` does not fit this version of visr "
+                f"(see {', '.join(odd)}); use the version that wrote it, or train anew."
+            )
+        values = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+        sections[section] = kind(**values)
+    return validated(RunConfig(env=data["env"], **sections))
+
+
+def _section_class(section: str) -> type:
+    return {
+        "grid": GridConfig,
+        "agent": AgentConfig,
+        "training": TrainingConfig,
+        "inference": InferenceConfig,
+    }[section]
+
+
+@functools.cache
+def _type_hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+    """Type first, then range: one sentence each."""
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            listed = ", ".join(map(str, choices))
+            raise UserError(f"{name} = {value!r} is not a choice; it can be one of {listed}.")
+    elif typing.get_origin(hint) is tuple:
+        if not value or not all(type(v) is int and v >= 1 for v in value):
+            raise UserError(f"{name} = {value!r} must be one or more positive whole numbers.")
+    elif hint is bool:
+        if type(value) is not bool:
+            raise UserError(f"{name} = {value!r} must be true or false.")
+    else:
+        _check_number(name, value, hint)
+
+
+def _check_number(name: str, value: Any, hint: type) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not math.isfinite(value) or (hint is int and type(value) is not int):
+        kind = "a whole number" if hint is int else "a finite number"
+        raise UserError(f"{name} = {value!r} must be {kind}.")
+    if name in _AT_LEAST and value < _AT_LEAST[name]:
+        raise UserError(f"{name} = {value} is too small; it must be at least {_AT_LEAST[name]:g}.")
+    if name in _POSITIVE and value <= 0:
+        raise UserError(f"{name} = {value} must be greater than 0.")
+    if name in _FRACTIONS and not 0 <= value <= 1:
+        raise UserError(f"{name} = {value} must lie between 0 and 1.")
+    if name == "gamma" and value == 1:
+        raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")
+
+
+def _unknown_field(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1)
+    hint = f"did you mean `{near[0]}`?" if near else "`visr pretrain --help` lists the fields."
+    return f"There is no field `{name}`; {hint}"

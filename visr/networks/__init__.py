@@ -1,0 +1,1 @@
+"""Parameters: torsos read observations; successor.py holds phi and psi."""

@@ -1,0 +1,90 @@
+"""phi, the unit features, and psi, the universal successor features."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+from torch.nn import functional
+
+from visr.networks import torsos
+from visr.ops import sphere
+from visr.types import EnvSpec
+
+
+class Features(nn.Module):
+    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length."""
+
+    def __init__(self, spec: EnvSpec, num_features: int, hidden_sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        space = spec.observation_space
+        self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
+        self.observation = torsos.first_layer(space, hidden_sizes[0])
+        self.bias = nn.Parameter(torch.zeros(hidden_sizes[0]))
+        self.body = hidden_layers(hidden_sizes)
+        self.readout = torsos.linear(hidden_sizes[-1], num_features)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """observation [...] -> [..., features]
+
+        A batch with more entries than there are states is cheaper as one look-up into all of phi.
+        """
+        if self.num_states is None or observation.numel() <= self.num_states:
+            return self._embed(observation)
+        every_state = torch.arange(self.num_states, device=observation.device)
+        return functional.embedding(observation, self._embed(every_state))
+
+    def _embed(self, observation: Tensor) -> Tensor:
+        hidden = (self.observation(observation) + self.bias).relu_()
+        return sphere.normalise(self.readout(self.body(hidden)))
+
+
+class SuccessorFeatures(nn.Module):
+    """psi(o, a, w): an MLP on the observation and w side by side."""
+
+    def __init__(self, spec: EnvSpec, num_features: int, hidden_sizes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.num_actions, self.num_features = spec.num_actions, num_features
+        # One layer on concat(o, w) is the sum of a layer on o and a layer on w.
+        self.observation = torsos.first_layer(
+            spec.observation_space, hidden_sizes[0], extra_inputs=num_features
+        )
+        fan_in = spaces.flatdim(spec.observation_space) + num_features
+        self.task = torsos.linear(num_features, hidden_sizes[0], fan_in=fan_in)
+        self.body = hidden_layers(hidden_sizes)
+        self.readout = torsos.linear(hidden_sizes[-1], spec.num_actions * num_features)
+
+    def forward(self, observation: Tensor, w: Tensor) -> Tensor:
+        """observation [*batch, ...], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
+        hidden = self.body((self.observation(observation) + self.task(w)).relu_())
+        return self.readout(hidden).unflatten(-1, (self.num_actions, self.num_features))
+
+    def gpi_values(self, observation: Tensor, policies: Tensor, w: Tensor) -> Tensor:
+        """max_i psi(o, a, w_i) . w, with w folded into the last layer instead of forming psi.
+
+        observation [N, ...], policies [N, P, features], w [N, features] -> [N, actions]
+        """
+        hidden = self.task(policies).add_(self.observation(observation).unsqueeze(1)).relu_()
+        hidden = self.body(hidden)
+        weight = self.readout.weight.unflatten(0, (self.num_actions, self.num_features))
+        bias = self.readout.bias.unflatten(0, (self.num_actions, self.num_features))
+        task_weight = (w @ weight.transpose(0, 1).flatten(1)).unflatten(1, (self.num_actions, -1))
+        values = torch.bmm(hidden, task_weight.transpose(1, 2)).amax(dim=1)
+        return values + w @ bias.T
+
+
+class HiddenLayers(nn.Sequential):
+    """Linear layers, each followed by a ReLU in place."""
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """[..., first size] -> [..., last size]"""
+        for layer in self:
+            hidden = layer(hidden).relu_()
+        return hidden
+
+
+def hidden_layers(sizes: tuple[int, ...]) -> HiddenLayers:
+    """The layers between the first hidden one and the last."""
+    return HiddenLayers(*(torsos.linear(a, b) for a, b in pairwise(sizes)))

@@ -1,0 +1,1 @@
+"""Mathematics on tensors: no parameters, no config, no environment."""

@@ -1,0 +1,132 @@
+"""Reward regression r ~ phi . w from running sums, O(d^2) in memory, and how far to trust it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from visr.errors import UserError
+
+FLOOR = 1e-10
+"""A direction with less than this share of sum |phi|^2 counts as absent: the rank cut-off.
+
+Rounding leaves about 1e-16 to 1e-13 of it in every direction, and float32 features some 1e-15 more,
+so what rises above the floor is known to several digits. A feature may still vary 1e5 times less
+than the largest one.
+"""
+
+
+class RewardSums:
+    """Everything regression needs to know about the steps seen so far.
+
+    With z = (phi, r, 1), every sum is a corner of one matrix: `moments` = sum of z z^T, [d+2, d+2].
+    """
+
+    def __init__(self, num_features: int) -> None:
+        self.moments = np.zeros((num_features + 2, num_features + 2))
+        self.num_rewarded = 0
+        """Steps with r != 0."""
+
+    @property
+    def num_features(self) -> int:
+        return len(self.moments) - 2
+
+    @property
+    def num_steps(self) -> int:
+        return int(self.moments[-1, -1])
+
+    def add(self, phi: ArrayLike, r: ArrayLike) -> None:
+        """Take in steps: phi [N, d], r [N]."""
+        phi, r = np.asarray(phi, np.float64), np.asarray(r, np.float64)
+        if r.ndim != 1 or phi.shape != (len(r), self.num_features):
+            raise UserError(
+                f"phi has shape {phi.shape} and r {r.shape}; "
+                f"regression needs [N, {self.num_features}] and [N]."
+            )
+        _require_finite("features phi", phi)
+        _require_finite("rewards", r)
+        z = np.column_stack([phi, r, np.ones_like(r)])
+        self.moments += z.T @ z
+        self.num_rewarded += int(np.count_nonzero(r))
+
+    def __add__(self, other: RewardSums) -> RewardSums:
+        """The sums of both sets of steps."""
+        total = RewardSums(self.num_features)
+        total.moments = self.moments + other.moments
+        total.num_rewarded = self.num_rewarded + other.num_rewarded
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The answer r ~ phi . w + intercept, and what speaks for it."""
+
+    w: NDArray[np.float64]
+    """[d], as solved: not normalised."""
+    intercept: float
+    """0 unless centred."""
+    r_squared: float
+    """1 - SSE / SST, SST about the mean of r: negative is worse than a constant; 0 if r is one."""
+    condition_number: float
+    """Of phi's second moments (centred if the fit is), penalty left out; inf if rank-deficient."""
+    standard_error: NDArray[np.float64]
+    """[d], as if residuals were independent and alike; inf if no steps are left to judge by.
+
+    Steps of one episode depend on each other, so the true error is rather larger. Directions that
+    phi never takes are 0 in w by choice, hence without error; the bias of ridge is not included.
+    """
+    num_steps: int
+    num_rewarded: int
+
+
+def solve(sums: RewardSums, *, centred: bool = False, ridge: float = 0.0) -> Fit:
+    """w = argmin sum (r - phi . w)^2, of minimum norm where phi leaves it open.
+
+    `centred` takes the means out of phi and r first: a constant offset of r is then no part of w.
+    `ridge` adds ridge * trace(sum phi phi^T) / d, of the plain phi, to the diagonal of the moments.
+    """
+    if sums.num_steps == 0:
+        raise UserError("There are no steps to regress the reward on; add at least one.")
+    num_steps, plain = sums.num_steps, sums.moments[:-1, :-1]
+    mean = sums.moments[-1, :-1] / num_steps
+    about_mean = plain - num_steps * np.outer(mean, mean)
+    is_constant = about_mean[-1, -1] <= 1e-12 * plain[-1, -1]
+    if is_constant:
+        about_mean[-1, :] = about_mean[:, -1] = 0.0  # what rounding left over is no correlation
+    moments = about_mean if centred else plain
+    gram, cross, square = moments[:-1, :-1], moments[:-1, -1], moments[-1, -1]
+
+    # In the eigenbasis of the features, inverting is dividing by each direction's spread.
+    energy = np.trace(plain[:-1, :-1])
+    spread, basis = np.linalg.eigh(gram)
+    spread = np.where(spread > FLOOR * energy, spread, 0.0)
+    penalised = spread + ridge * energy / sums.num_features
+    inverse = np.divide(1.0, penalised, out=np.zeros_like(spread), where=spread > 0)
+    w = basis @ (inverse * (basis.T @ cross))
+
+    sse = max(square - 2 * w @ cross + w @ gram @ w, 0.0)
+    freedom = num_steps - centred - spread @ inverse
+    error = np.full_like(w, math.inf)
+    if freedom > 1e-6:
+        error = np.sqrt(sse / freedom * (basis**2 @ (inverse * spread * inverse)))
+    return Fit(
+        w=w,
+        intercept=float(mean[-1] - mean[:-1] @ w) if centred else 0.0,
+        r_squared=0.0 if is_constant else float(1 - sse / about_mean[-1, -1]),
+        condition_number=float(spread[-1] / spread[0]) if spread[0] > 0 else math.inf,
+        standard_error=error,
+        num_steps=num_steps,
+        num_rewarded=sums.num_rewarded,
+    )
+
+
+def _require_finite(what: str, x: NDArray[np.float64]) -> None:
+    bad = x.size - np.count_nonzero(np.isfinite(x))
+    if bad:
+        raise UserError(
+            f"{bad} of {x.size} {what} are NaN or infinite; regression needs finite numbers, "
+            "so mend the reward or leave those steps out."
+        )

@@ -1,0 +1,217 @@
+"""The reward-free phase from start to end: drives the loop, and writes all that a run leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.run_dir import RunDir, append_rows, forget_rows_after, writing
+from visr.tasks import families, portrait
+from visr.training import checkpoint
+from visr.training.learner import within
+from visr.training.loop import Loop
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a progress display may want to know."""
+
+    num_steps: int
+    total_steps: int
+    metrics: dict[str, float]
+    evaluation: dict[str, float]
+
+
+Observer = Callable[[Status], None]
+
+
+class Stopped(Exception):
+    """Training was asked to stop, and did so cleanly."""
+
+    def __init__(self, signal_number: int, run: RunDir, saved_steps: int) -> None:
+        super().__init__(
+            f"Stopped; the run is saved as of step {saved_steps:,}. "
+            f"Go on with `visr pretrain --resume {run.path}`."
+        )
+        self.signal_number = signal_number
+
+
+def start(path: str | Path, config: RunConfig, observe: Observer | None = None) -> RunDir:
+    """Pre-train from nothing into a new run directory."""
+    loop = Loop(config)
+    run = RunDir.create(path, config)
+    checkpoint.save(run, *loop.state(), num_steps=0)
+    _train(run, loop, Recorder(run), observe)
+    return run
+
+
+def resume(
+    path: str | Path, num_threads: int | None = None, observe: Observer | None = None
+) -> RunDir:
+    """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
+    run = RunDir.open(path)
+    config = run.config()
+    tensors, counts = checkpoint.load(checkpoint.newest(run))
+    loop, recorder = Loop(config), Recorder(run)
+    loop.load_state(tensors, counts)
+    recorder.load_state(within(tensors, "recorder."))
+    for file in (run.metrics, run.timing, run.evaluation):
+        forget_rows_after(file, loop.num_learned_steps)
+    _train(run, loop, recorder, observe, num_threads)
+    return run
+
+
+class Recorder:
+    """Averages what updates report between two rows of metrics, and writes the rows."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run, self._sums, self._count = run, {}, 0
+        self.latest: dict[str, float] = {}
+        self._board: Any = None
+        self._since = (time.perf_counter(), -1)
+
+    def add(self, metrics: list[dict[str, Tensor]]) -> None:
+        """Take in the reports of some updates."""
+        for report in metrics:
+            for name, value in report.items():
+                self._sums[name] = self._sums.get(name, 0.0) + float(value)
+        self._count += len(metrics)
+
+    def write(self, num_steps: int, num_updates: int) -> None:
+        """One row of means since the last row."""
+        if not self._count:
+            return
+        self.latest = {name: total / self._count for name, total in self._sums.items()}
+        row = {"num_steps": num_steps, "num_updates": num_updates, **self.latest}
+        append_rows(self._run.metrics, list(row), [list(row.values())])
+        self._sums, self._count = {}, 0
+        self._write_timing(num_steps)
+        self.plot(self.latest, num_steps)
+
+    def _write_timing(self, num_steps: int) -> None:
+        now, (then, before) = time.perf_counter(), self._since
+        self._since = (now, num_steps)
+        if before >= 0:
+            rate = (num_steps - before) / (now - then)
+            columns = ["num_steps", "seconds", "steps_per_second"]
+            append_rows(self._run.timing, columns, [[num_steps, f"{now - then:.3f}", f"{rate:.0f}"]])
+
+    def plot(self, values: dict[str, float], num_steps: int) -> None:
+        """Hand values to TensorBoard."""
+        if self._board is None:
+            from torch.utils.tensorboard.writer import SummaryWriter
+
+            with writing(self._run.tensorboard):
+                self._board = SummaryWriter(str(self._run.tensorboard), purge_step=num_steps)
+        with writing(self._run.tensorboard):
+            for name, value in values.items():
+                self._board.add_scalar(name, value, num_steps)
+
+    def close(self) -> None:
+        """Let TensorBoard finish its file."""
+        if self._board is not None:
+            with writing(self._run.tensorboard):
+                self._board.close()
+
+    def state(self) -> dict[str, Tensor]:
+        """The sums of a row that is not yet full."""
+        sums = {f"sum.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self._sums.items()}
+        return {"count": torch.tensor(self._count), **sums}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`; the checkpoint of a new run has none."""
+        self._count = int(tensors.get("count", 0))
+        self._sums = {k: float(v) for k, v in within(tensors, "sum.").items()}
+
+
+def _train(
+    run: RunDir,
+    loop: Loop,
+    recorder: Recorder,
+    observe: Observer | None,
+    num_threads: int | None = None,
+) -> None:
+    every = run.config().training
+    exact = families.Evaluator.for_environment(loop.config)
+    evaluation: dict[str, float] = {}
+    before = loop.num_learned_steps
+    if exact and before == 0:
+        evaluation = _evaluate(run, exact, loop.agent, 0, recorder)
+    with _stop_requests() as stop, contextlib.closing(recorder):
+        for current in loop.rounds(num_threads):
+            now = loop.num_learned_steps
+            recorder.add(current.metrics)
+            if _crossed(before, now, every.log_every) or loop.is_done:
+                recorder.write(now, current.num_updates)
+            if exact and (_crossed(before, now, every.evaluate_every) or loop.is_done):
+                evaluation = _evaluate(run, exact, loop.agent, now, recorder)
+            if _crossed(before, now, every.checkpoint_every) or loop.is_done:
+                loop.restart_forgetful_environments()
+                _save(run, loop, recorder)
+            if observe:
+                observe(Status(now, every.num_steps, recorder.latest, evaluation))
+            if stop and not loop.is_done:
+                raise _stopped(run, loop, recorder, stop[0])
+            before = now
+
+
+def _save(run: RunDir, loop: Loop, recorder: Recorder) -> None:
+    tensors, counts = loop.state()
+    tensors |= {f"recorder.{k}": v for k, v in recorder.state().items()}
+    checkpoint.save(run, tensors, counts, num_steps=loop.num_learned_steps)
+
+
+def _stopped(run: RunDir, loop: Loop, recorder: Recorder, signal_number: int) -> Stopped:
+    """Keep all work where the environments permit it; else the last checkpoint stands."""
+    if loop.remembers:
+        _save(run, loop, recorder)
+    saved = int(checkpoint.newest(run).stem)
+    return Stopped(signal_number, run, saved)
+
+
+def _evaluate(
+    run: RunDir, exact: families.Evaluator, agent: Visr, num_steps: int, recorder: Recorder
+) -> dict[str, float]:
+    scores = exact.scores(agent)
+    append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
+    portrait.save(run, portrait.draw(agent, exact))
+    recorder.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)
+    return scores
+
+
+def _crossed(before: int, now: int, every: int) -> bool:
+    """Whether a multiple of `every` lies in (before, now]."""
+    return now // every > before // every
+
+
+@contextlib.contextmanager
+def _stop_requests() -> Iterator[list[int]]:
+    """Collects Ctrl-C and SIGTERM, so that a round can finish; a second Ctrl-C interrupts at once."""
+    requests: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield requests
+        return
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        if requests and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        requests.append(number)
+
+    previous = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield requests
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

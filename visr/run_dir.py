@@ -1,0 +1,200 @@
+"""What a run leaves on disk; nothing else knows the file names.
+
+    config.json                     what was asked for, and the version of this layout
+    metrics.csv                     one row per `log_every` steps; no clock in it, so equal runs are equal files
+    timing.csv                      how fast it went
+    evaluation.csv                  exact fractions of optimal over training (grid worlds)
+    checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
+    portrait.safetensors            what the report draws of phi and psi
+    tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
+    report/, tensorboard/           for people
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from visr import config as configuration
+from visr.config import RunConfig
+from visr.errors import UserError
+
+FORMAT = 1
+_LARGEST_JSON = 64 * 1024 * 1024
+
+
+class RunDir:
+    """Paths and plain files of one run."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config_file = self.path / "config.json"
+        self.metrics = self.path / "metrics.csv"
+        self.timing = self.path / "timing.csv"
+        self.evaluation = self.path / "evaluation.csv"
+        self.portrait = self.path / "portrait.safetensors"
+        self.tasks = self.path / "tasks"
+        self.report = self.path / "report"
+        self.tensorboard = self.path / "tensorboard"
+        self._checkpoints = self.path / "checkpoints"
+
+    @classmethod
+    def create(cls, path: str | Path, config: RunConfig) -> RunDir:
+        """A new run at a place where nothing is yet."""
+        run = cls(path)
+        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
+            raise UserError(
+                f"{run.path} exists already; choose another --out, or go on with `--resume {run.path}`."
+            )
+        content = {"format": FORMAT, "config": configuration.to_dict(config)}
+        with writing(run.path):
+            run._checkpoints.mkdir(parents=True, exist_ok=True)
+        write_json(run.config_file, content)
+        return run
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunDir:
+        """An existing run, checked as far as its configuration goes."""
+        run = cls(path)
+        if not run.path.is_dir():
+            raise UserError(f"There is no run at {run.path}; `visr pretrain` makes one.")
+        if not run.config_file.is_file():
+            raise UserError(f"{run.path} holds no run (no config.json); name a run's own directory.")
+        run.config()
+        return run
+
+    def config(self) -> RunConfig:
+        """What was asked for."""
+        content = read_json(self.config_file)
+        if not isinstance(content, dict) or "format" not in content:
+            raise UserError(f"{self.config_file} is not a run's configuration; the run is damaged.")
+        if content["format"] != FORMAT:
+            raise UserError(
+                f"{self.path} was written in format {content['format']!r} and this visr reads "
+                f"format {FORMAT}; use the version of visr that wrote it."
+            )
+        try:
+            return configuration.from_dict(content.get("config"))
+        except UserError as error:
+            raise UserError(f"{self.config_file}: {error}") from None
+
+    def checkpoint(self, num_steps: int) -> Path:
+        """Where the checkpoint of that age lives."""
+        return self._checkpoints / f"{num_steps:012d}.safetensors"
+
+    def checkpoints(self) -> list[Path]:
+        """Finished checkpoints, oldest first."""
+        return sorted(self._checkpoints.glob("[0-9]*.safetensors"))
+
+    def forget_old_checkpoints(self, keep: int = 2) -> None:
+        """Remove all but the newest, and whatever a killed process left half-written."""
+        for path in [*self.checkpoints()[:-keep], *self._checkpoints.glob("*.partial")]:
+            path.unlink(missing_ok=True)
+
+    def last_row(self, path: Path) -> dict[str, float]:
+        """The newest row of one of the run's CSV files, or nothing."""
+        rows = read_rows(path)
+        return rows[-1] if rows else {}
+
+    def task(self, name: str) -> Path:
+        """Where the task of that name lives."""
+        return self.tasks / f"{name}.json"
+
+    def task_files(self) -> list[Path]:
+        """Saved tasks, without their evaluations."""
+        return sorted(p for p in self.tasks.glob("*.json") if not p.name.endswith(".evaluation.json"))
+
+
+def evaluation_of(task_file: Path) -> Path:
+    """Where the evaluation of a task lives: beside it."""
+    return task_file.with_name(f"{task_file.stem}.evaluation.json")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a disk that refuses (full, read-only, no permission) into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(
+            f"Cannot write {path}: {reason}; free some space or choose another place."
+        ) from error
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """All or nothing: a temporary name, synced, renamed, and the directory synced."""
+    partial = path.with_name(f"{path.name}.partial")
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(partial, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        except OSError:
+            partial.unlink(missing_ok=True)
+            raise
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Atomically, readable, and the same bytes for the same content."""
+    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file, or a UserError that says what is wrong with it."""
+    try:
+        if path.stat().st_size > _LARGEST_JSON:
+            raise UserError(f"{path} is larger than {_LARGEST_JSON} bytes; it is not one of ours.")
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path} is damaged: it is not JSON; restore it or make it anew.") from None
+
+
+def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Add rows to a CSV file, with its header if it is new."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    with writing(path):
+        if not path.exists():
+            writer.writerow(columns)
+        writer.writerows(rows)
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(text.getvalue())
+
+
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """A CSV file of numbers; a missing file has no rows, a half-written last line is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith("\n")]
+    reader = csv.DictReader(io.StringIO("".join(whole)))
+    try:
+        return [{k: float(v) for k, v in row.items()} for row in reader]
+    except (TypeError, ValueError, AttributeError):
+        raise UserError(f"{path} is damaged: a row does not fit its header.") from None
+
+
+def forget_rows_after(path: Path, num_steps: int) -> None:
+    """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
+    if not path.exists():
+        return
+    header, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True) or [""]
+    kept = [r for r in rows if r.endswith("\n") and float(r.split(",")[0]) <= num_steps]
+    write_bytes(path, "".join([header, *kept]).encode())

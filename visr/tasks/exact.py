@@ -1,0 +1,145 @@
+"""Exact values on a known, deterministic MDP, for rewards r(s') collected on arrival.
+
+Shapes: transitions [S, A] (the state that follows), reward [S] or [K, S], values like the reward,
+a policy as actions [S] or [K, S] (integers) or as probabilities [S, A] or [K, S, A] (floats).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visr.errors import UserError
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+_NEGLIGIBLE = 1e-18  # of the largest possible value: below what float64 can add to it
+_SAME = 1e-14  # of the largest possible value: above rounding, so policy iteration cannot cycle
+_MOST_DENSE_STATES = 1_024  # beyond, sweeps are quicker than solving an S x S system
+
+
+def optimal_values(transitions: IntArray, reward: FloatArray, gamma: float) -> FloatArray:
+    """V*(s) = max_a r(s') + gamma V*(s'), by policy iteration on all K rewards at once."""
+    _check_gamma(gamma)
+    tasks = np.atleast_2d(reward)
+    same = _SAME * _largest_value(tasks, gamma)
+    policy = np.zeros(tasks.shape, dtype=np.int64)
+    while True:
+        values = _values_of_paths(_arrivals(transitions, policy), tasks, gamma)
+        q = _action_values(transitions, tasks, values, gamma)
+        better = q.max(axis=-1) > values + same
+        if not better.any():
+            return values.reshape(np.shape(reward))
+        policy = np.where(better, q.argmax(axis=-1), policy)
+
+
+def greedy(transitions: IntArray, reward: FloatArray, values: FloatArray, gamma: float) -> IntArray:
+    """argmax_a r(s') + gamma V(s'); of equal actions the first."""
+    return _action_values(transitions, reward, values, gamma).argmax(axis=-1)
+
+
+def policy_values(
+    transitions: IntArray, policy: np.ndarray, reward: FloatArray, gamma: float
+) -> FloatArray:
+    """V(s) = sum_a pi(a|s) (r(s') + gamma V(s')); one policy may meet K rewards, and K one."""
+    _check_gamma(gamma)
+    if np.issubdtype(policy.dtype, np.integer):
+        arrivals, tasks = np.broadcast_arrays(_arrivals(transitions, policy), reward)
+        values = _values_of_paths(np.atleast_2d(arrivals), np.atleast_2d(tasks), gamma)
+        return values.reshape(arrivals.shape)
+    if len(transitions) > _MOST_DENSE_STATES:
+        return _values_by_sweeps(transitions, policy, reward, gamma)
+    return _values_by_solving(transitions, policy, reward, gamma)
+
+
+def random_values(transitions: IntArray, reward: FloatArray, gamma: float) -> FloatArray:
+    """V of the policy that picks every action equally often."""
+    uniform = np.full(transitions.shape, 1 / transitions.shape[1])
+    return policy_values(transitions, uniform, reward, gamma)
+
+
+def fraction_of_optimal(
+    transitions: IntArray,
+    policy: np.ndarray,
+    reward: FloatArray,
+    start: FloatArray,
+    gamma: float,
+) -> FloatArray:
+    """(V - V_random) / (V_optimal - V_random) with each V = sum_s start(s) V(s); [] or [K]."""
+    random = random_values(transitions, reward, gamma) @ start
+    optimal = optimal_values(transitions, reward, gamma) @ start
+    scale = _largest_value(np.atleast_2d(reward), gamma).reshape(np.shape(random))
+    if np.any(optimal - random <= 1e-12 * scale):
+        raise UserError(
+            "The reward is worth as much to a random policy as to the best one, so there is no "
+            "fraction of optimal: give a reward that differs between cells that can be reached."
+        )
+    value = policy_values(transitions, policy, reward, gamma) @ start
+    return np.asarray((value - random) / (optimal - random))
+
+
+def _check_gamma(gamma: float) -> None:
+    if not 0 <= gamma < 1:
+        raise UserError(f"The discount gamma is {gamma}, but exact values need 0 <= gamma < 1.")
+
+
+def _largest_value(tasks: FloatArray, gamma: float) -> FloatArray:
+    """max |r| / (1 - gamma), which no value exceeds; [K, S] -> [K, 1]."""
+    return np.abs(tasks).max(axis=-1, keepdims=True) / (1 - gamma)
+
+
+def _action_values(
+    transitions: IntArray, reward: FloatArray, values: FloatArray, gamma: float
+) -> FloatArray:
+    """Q(s, a) = r(s') + gamma V(s'); [..., S] -> [..., S, A]."""
+    return (reward + gamma * values).take(transitions, axis=-1)
+
+
+def _arrivals(transitions: IntArray, policy: np.ndarray) -> IntArray:
+    """s' of the action the policy takes in each s; [..., S] -> [..., S]."""
+    return transitions[np.arange(len(transitions)), policy]
+
+
+def _values_of_paths(arrivals: IntArray, tasks: FloatArray, gamma: float) -> FloatArray:
+    """V(s) = r(s') + gamma V(s') along the only path from s; [K, S], [K, S] -> [K, S].
+
+    By doubling: 2n steps are worth n, plus gamma^n times n more from where those led.
+    """
+    num_tasks, num_states = tasks.shape
+    arrivals = (arrivals + num_states * np.arange(num_tasks)[:, None]).ravel()
+    values, discount = tasks.ravel()[arrivals], gamma
+    while discount > _NEGLIGIBLE:
+        values = values + discount * values[arrivals]
+        arrivals = arrivals[arrivals]
+        discount *= discount
+    return values.reshape(tasks.shape)
+
+
+def _values_by_solving(
+    transitions: IntArray, policy: FloatArray, reward: FloatArray, gamma: float
+) -> FloatArray:
+    """(I - gamma P) V = P r, where P(s, s') is how often the policy steps from s to s'."""
+    if policy.ndim == 3:
+        tasks = np.broadcast_to(reward, (len(policy), len(transitions)))
+        pairs = zip(policy, tasks, strict=True)
+        return np.stack([_values_by_solving(transitions, pi, r, gamma) for pi, r in pairs])
+    num_states = len(transitions)
+    step = np.zeros((num_states, num_states))
+    np.add.at(step, (np.arange(num_states)[:, None], transitions), policy)
+    values = np.linalg.solve(np.eye(num_states) - gamma * step, step @ reward.T)
+    return np.asarray(values.T, dtype=np.float64)
+
+
+def _values_by_sweeps(
+    transitions: IntArray, policy: FloatArray, reward: FloatArray, gamma: float
+) -> FloatArray:
+    """The same fixed point, by applying its equation until nothing changes."""
+    values = np.zeros(np.broadcast_shapes(policy.shape[:-1], reward.shape))
+    largest = _largest_value(np.atleast_2d(reward), gamma).max()
+    # after n sweeps at most gamma^n of the largest value is missing
+    bound = largest
+    while bound > 1e-13 * largest:
+        values = (policy * _action_values(transitions, reward, values, gamma)).sum(axis=-1)
+        bound *= gamma
+    return values

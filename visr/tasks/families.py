@@ -1,0 +1,106 @@
+"""Three fixed families of tasks on a grid world, judged exactly while training goes on."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from visr.agents.visr import Visr, draw_policies
+from visr.config import RunConfig
+from visr.envs import GRID
+from visr.envs.grid import GridWorld
+from visr.errors import UserError
+from visr.ops import sphere
+from visr.ops.regression import RewardSums, solve
+from visr.tasks import exact, rewards
+
+GAMMA = 0.95
+"""The discount of exact evaluations unless told otherwise: the authors' notebook's."""
+NUM_TASKS = 50
+_SEED = 20200426
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+class Evaluator:
+    """Fraction of optimal, (V - V_random) / (V_optimal - V_random), in three families of 50 tasks each.
+
+    `span`: rewards phi . w for w uniform, which phi can express; `boxes`: two 4x4 boxes; `goals`: one cell.
+    """
+
+    def __init__(self, config: RunConfig, gamma: float = GAMMA) -> None:
+        self.config, self.gamma = config, gamma
+        self.world = GridWorld.from_config(config.grid)
+        random = torch.Generator().manual_seed(_SEED)
+        self.span = sphere.uniform(NUM_TASKS, d=config.agent.num_features, generator=random)
+        self.families: dict[str, Floats] = {}
+        for name in ("boxes", "goals"):
+            with contextlib.suppress(UserError):  # a small grid has no room for boxes
+                self.families[name] = rewards.family(name, self.world, NUM_TASKS, _SEED)
+
+    @classmethod
+    def for_environment(cls, config: RunConfig, gamma: float = GAMMA) -> Evaluator | None:
+        """An evaluator where the environment has an exact MDP, else None."""
+        return cls(config, gamma) if config.env == GRID else None
+
+    def scores(self, agent: Visr) -> dict[str, float]:
+        """Per family: w's own policy, GPI over w and sampled neighbours, exact planning on phi . w."""
+        phi = features(agent, self.world)
+        w = self.span.numpy().astype(np.float64)
+        scores = self._family("span", agent, phi, w, w @ phi.T)
+        for name, reward in self.families.items():
+            w = np.stack([self._infer(phi, r) for r in reward])
+            scores |= self._family(name, agent, phi, w, reward)
+        return scores
+
+    def _family(
+        self, name: str, agent: Visr, phi: Floats, w: Floats, reward: Floats
+    ) -> dict[str, float]:
+        policies = {
+            name: actions(agent, self.world, w, gpi=False),
+            f"{name}_gpi": actions(agent, self.world, w, gpi=True),
+        }
+        if name != "span":
+            policies[f"{name}_planned"] = self._plan(w @ phi.T)
+        return {key: float(self.fractions(p, reward).mean()) for key, p in policies.items()}
+
+    def fractions(self, policy: Ints, reward: Floats) -> Floats:
+        """[K, S] actions and true rewards -> [K] fractions of optimal."""
+        world = self.world
+        return exact.fraction_of_optimal(world.transitions, policy, reward, world.start, self.gamma)
+
+    def _plan(self, reward: Floats) -> Ints:
+        values = exact.optimal_values(self.world.transitions, reward, self.gamma)
+        return exact.greedy(self.world.transitions, reward, values, self.gamma)
+
+    def _infer(self, phi: Floats, reward: Floats) -> Floats:
+        sums, free = RewardSums(phi.shape[1]), self.world.free
+        sums.add(phi[free], reward[free])
+        inference = self.config.inference
+        w = solve(sums, centred=inference.centred, ridge=inference.ridge).w
+        return w / max(float(np.linalg.norm(w)), 1e-12)
+
+
+@torch.inference_mode()
+def features(agent: Visr, world: GridWorld) -> Floats:
+    """phi of every state, [S, d]."""
+    return agent.phi(torch.arange(world.num_states)).numpy().astype(np.float64)
+
+
+@torch.inference_mode()
+def actions(agent: Visr, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) -> Ints:
+    """The greedy policy for every task: w [K, d] -> [K, S].
+
+    With GPI each state consults w and one fresh draw of neighbours, as one step of acting would.
+    """
+    num_tasks, num_states = len(w), world.num_states
+    tasks = torch.as_tensor(w, dtype=torch.float32).repeat_interleave(num_states, dim=0)
+    states = torch.arange(num_states).repeat(num_tasks)
+    random = torch.Generator().manual_seed(seed)
+    policies = draw_policies(agent.config, tasks, random, gpi)
+    values = agent.psi.gpi_values(states, policies, tasks)
+    return values.argmax(dim=-1).view(num_tasks, num_states).numpy()

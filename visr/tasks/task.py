@@ -1,0 +1,106 @@
+"""A task: a unit vector to pursue, where it came from, and how far to trust it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visr.errors import UserError
+from visr.run_dir import read_json, write_json
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What `infer` returns, and what policies and evaluations take."""
+
+    name: str
+    """What was asked for, in the user's words."""
+    env: str
+    w: NDArray[np.float64]
+    """[d], unit length: phi(s') . w is the reward, up to scale and offset."""
+    method: str
+    """How w was found."""
+    r_squared: float
+    """The share of the reward's variance that phi . w explains; negative is worse than a constant."""
+    condition_number: float
+    """Of the features' second moments; inf where some direction never occurs."""
+    standard_error: NDArray[np.float64]
+    """[d], of w, in units of the unit vector."""
+    num_steps: int
+    """Steps (on the grid: states) the regression saw."""
+    num_rewarded: int
+    """How many of them had a reward other than zero."""
+    reward: NDArray[np.float64] | None = None
+    """[S], the true reward over states, where it is known (grid worlds)."""
+
+    def save(self, path: Path) -> None:
+        """Write task.json."""
+        write_json(path, self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able; infinities become null."""
+        return {
+            "format": FORMAT,
+            "name": self.name,
+            "env": self.env,
+            "w": self.w.tolist(),
+            "method": self.method,
+            "r_squared": self.r_squared,
+            "condition_number": _finite_or_none(self.condition_number),
+            "standard_error": [_finite_or_none(x) for x in self.standard_error.tolist()],
+            "num_steps": self.num_steps,
+            "num_rewarded": self.num_rewarded,
+            "reward": None if self.reward is None else self.reward.tolist(),
+        }
+
+    @classmethod
+    def load(cls, path: str | Path) -> Task:
+        """Read task.json, trusting nothing in it."""
+        content = read_json(Path(path))
+        try:
+            if content["format"] != FORMAT:
+                raise UserError(
+                    f"{path} is a task in format {content['format']!r} and this visr reads "
+                    f"{FORMAT}; infer it anew."
+                )
+            return cls._from_dict(content)
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{path} is not a task ({error}); `visr infer` makes one.") from None
+
+    @classmethod
+    def _from_dict(cls, content: dict[str, Any]) -> Task:
+        w = _vector(content["w"], "w")
+        if not math.isclose(float(np.linalg.norm(w)), 1, rel_tol=1e-3):
+            raise ValueError("w does not have length 1")
+        error = [math.inf if x is None else x for x in content["standard_error"]]
+        condition, reward = content["condition_number"], content["reward"]
+        return cls(
+            name=str(content["name"]),
+            env=str(content["env"]),
+            w=w / np.linalg.norm(w),
+            method=str(content["method"]),
+            r_squared=float(content["r_squared"]),
+            condition_number=math.inf if condition is None else float(condition),
+            standard_error=np.asarray(error, dtype=np.float64),
+            num_steps=int(content["num_steps"]),
+            num_rewarded=int(content["num_rewarded"]),
+            reward=None if reward is None else _vector(reward, "reward"),
+        )
+
+
+def _vector(values: Any, name: str) -> NDArray[np.float64]:
+    vector = np.asarray(values, dtype=np.float64)
+    if vector.ndim != 1 or not len(vector) or not np.isfinite(vector).all():
+        raise ValueError(f"{name} is not a list of finite numbers")
+    return vector
+
+
+def _finite_or_none(x: float) -> float | None:
+    return x if math.isfinite(x) else None

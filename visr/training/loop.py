@@ -1,0 +1,177 @@
+"""The single-machine loop: actors run one round ahead of the learner, which is fed in order of arrival."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium.spaces import Discrete
+from torch import Tensor
+
+from visr import envs
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.training.learner import Learner, within
+from visr.training.unroll import Actor
+from visr.types import EnvSpec, Unroll
+
+
+class Round(NamedTuple):
+    """One round of acting and learning."""
+
+    num_steps: int
+    """Steps collected in the run so far."""
+    num_updates: int
+    """Updates made in the run so far."""
+    metrics: list[dict[str, Tensor]]
+    """What each update of this round reported."""
+
+
+class Loop:
+    """Everything that moves in a run.
+
+    In one round the learner works through the unrolls that are waiting, 32 at a time, while every actor
+    collects the next ones with the weights from the round's start. The lag is fixed, and so is the order
+    of unrolls: results do not depend on the number of threads or on who is faster.
+    """
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+        seeds = np.random.SeedSequence(config.training.seed).generate_state(
+            1 + config.training.num_actor_groups
+        )
+        sizes = group_sizes(config.training.num_envs, config.training.num_actor_groups)
+        group_envs = [envs.make_vec(config, size) for size in sizes]
+        self.spec = spec_of(group_envs[0])
+        self.agent = new_agent(config, self.spec, int(seeds[0]))
+        self.learner = Learner(self.agent, total_updates(config))
+        self.actors = [
+            Actor(config, env, self.agent.psi, int(seed))
+            for env, seed in zip(group_envs, seeds[1:], strict=True)
+        ]
+        self.num_steps = 0
+        self._waiting: Unroll | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the learner has seen all the steps it was promised."""
+        return self.learner.num_updates >= total_updates(self.config)
+
+    @property
+    def num_learned_steps(self) -> int:
+        """Steps the learner has consumed: what the run's counts of steps mean."""
+        training = self.config.training
+        return self.learner.num_updates * training.batch_size * training.unroll_length
+
+    def rounds(self, num_threads: int | None = None) -> Iterator[Round]:
+        """Act and learn until done; whoever iterates decides when to log, save or stop."""
+        num_threads = num_threads or self.config.training.num_threads
+        with ThreadPoolExecutor(num_threads, initializer=set_up_thread) as threads:
+            while not self.is_done:
+                yield self._round(threads)
+
+    def _round(self, threads: ThreadPoolExecutor) -> Round:
+        for actor in self.actors:
+            actor.refresh(self.agent.psi)
+        actors = [] if self._has_enough() else self.actors
+        jobs: list[Callable[[], Any]] = [self._learn, *(actor.collect for actor in actors)]
+        futures = [threads.submit(job) for job in jobs]
+        (metrics, rest), *collected = [future.result() for future in futures]
+        self._waiting = joined([*rest, *collected])
+        self.num_steps += sum(unroll.num_steps for unroll in collected)
+        return Round(self.num_steps, self.learner.num_updates, metrics)
+
+    def _learn(self) -> tuple[list[dict[str, Tensor]], list[Unroll]]:
+        """Update on every full batch that is waiting; hand back what is left over."""
+        if self._waiting is None:
+            return [], []
+        metrics, size, start = [], self.config.training.batch_size, 0
+        while start + size <= self._waiting.num_unrolls and not self.is_done:
+            metrics.append(self.learner.update(part(self._waiting, start, start + size)))
+            start += size
+        rest = part(self._waiting, start, self._waiting.num_unrolls)
+        return metrics, [rest] if rest.num_unrolls else []
+
+    def _has_enough(self) -> bool:
+        """Whether the unrolls that are waiting already suffice for the updates that are left."""
+        waiting = 0 if self._waiting is None else self._waiting.num_unrolls
+        updates_left = total_updates(self.config) - self.learner.num_updates
+        return waiting >= updates_left * self.config.training.batch_size
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """All tensors and counts from which the run goes on as if never stopped."""
+        tensors = {f"learner.{k}": v for k, v in self.learner.state().items()}
+        for index, actor in enumerate(self.actors):
+            tensors |= {f"actor{index}.{k}": v for k, v in actor.state().items()}
+        if self._waiting is not None:
+            tensors |= {f"waiting.{k}": v for k, v in self._waiting._asdict().items()}
+        return tensors, {"num_steps": self.num_steps, "num_updates": self.learner.num_updates}
+
+    def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
+        """The inverse of `state`."""
+        self.num_steps = counts["num_steps"]
+        self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
+        for index, actor in enumerate(self.actors):
+            actor.load_state(within(tensors, f"actor{index}."), self.num_steps)
+        waiting = within(tensors, "waiting.")
+        self._waiting = Unroll(**waiting) if waiting else None
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the state is complete at any time, and not only right after a restart."""
+        return all(actor.remembers for actor in self.actors)
+
+    def restart_forgetful_environments(self) -> None:
+        """Reset and reseed environments whose state cannot be saved, so that a resumed run can follow."""
+        for actor in self.actors:
+            if not actor.remembers:
+                actor.restart(self.num_steps)
+
+
+def set_up_thread() -> None:
+    """Small matrices want one core each; torch keeps both settings per thread."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+
+
+def new_agent(config: RunConfig, spec: EnvSpec, seed: int) -> Visr:
+    """An agent whose initial weights depend on nothing but the seed."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Visr(config.agent, spec)
+
+
+def spec_of(env: Any) -> EnvSpec:
+    """The spaces of one environment of a vector."""
+    actions = env.single_action_space
+    assert isinstance(actions, Discrete)
+    return EnvSpec(env.single_observation_space, int(actions.n))
+
+
+def total_updates(config: RunConfig) -> int:
+    """Updates until `num_steps` have been learnt from."""
+    training = config.training
+    return math.ceil(training.num_steps / (training.batch_size * training.unroll_length))
+
+
+def group_sizes(num_envs: int, num_groups: int) -> list[int]:
+    """`num_envs` shared out as evenly as possible."""
+    return [num_envs // num_groups + (i < num_envs % num_groups) for i in range(num_groups)]
+
+
+def part(unroll: Unroll, start: int, stop: int) -> Unroll:
+    """Unrolls start..stop, as views."""
+    *by_time, w = unroll
+    return Unroll(*(x[:, start:stop] for x in by_time), w=w[start:stop])
+
+
+def joined(unrolls: list[Unroll]) -> Unroll | None:
+    """Several groups of unrolls as one, in order."""
+    if not unrolls:
+        return None
+    *by_time, w = zip(*unrolls, strict=True)
+    return Unroll(*(torch.cat(x, dim=1) for x in by_time), w=torch.cat(w))

@@ -1,0 +1,101 @@
+"""An actor: a group of environments, its random numbers, and 40 steps at a time."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from torch import Tensor
+
+from visr.agents.visr import draw_policies
+from visr.config import RunConfig
+from visr.networks.successor import SuccessorFeatures
+from visr.ops import sphere
+from visr.types import Unroll
+
+
+class Actor:
+    """Acts in its own environments with its own copy of psi, so that learning can go on meanwhile."""
+
+    def __init__(self, config: RunConfig, env: VectorEnv, psi: SuccessorFeatures, seed: int) -> None:
+        self._config, self._env, self._seed = config, env, seed
+        self._psi = copy.deepcopy(psi).requires_grad_(False)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._observation = torch.as_tensor(env.reset(seed=seed)[0])
+        self._ended = torch.zeros(env.num_envs, dtype=torch.bool)
+
+    @torch.inference_mode()
+    def refresh(self, psi: SuccessorFeatures) -> None:
+        """Take over the learner's weights."""
+        for mine, theirs in zip(self._psi.parameters(), psi.parameters(), strict=True):
+            mine.copy_(theirs)
+
+    @torch.inference_mode()
+    def collect(self) -> Unroll:
+        """Draw a task for every environment and pursue it for one unroll."""
+        agent, length = self._config.agent, self._config.training.unroll_length
+        batch, random = self._env.num_envs, self._generator
+        w = sphere.uniform(batch, d=agent.num_features, generator=random)
+        policies = draw_policies(agent, w.expand(length, *w.shape), random)
+        explores = torch.rand(length, batch, generator=random) < agent.epsilon
+        action = torch.randint(self._psi.num_actions, (length, batch), generator=random)
+        unroll = self._empty_unroll(length, w, action)
+        for t in range(length):
+            unroll.observation[t] = self._observation
+            unroll.is_reset[t] = self._ended
+            greedy = self._psi.gpi_values(self._observation, policies[t], w).argmax(dim=-1)
+            action[t] = torch.where(explores[t], action[t], greedy)
+            self._step(t, unroll)
+        unroll.observation[length] = self._observation
+        return unroll
+
+    def _step(self, t: int, unroll: Unroll) -> None:
+        observation, reward, terminated, truncated, _ = self._env.step(unroll.action[t].numpy())
+        self._observation = torch.as_tensor(observation)
+        unroll.reward[t] = torch.as_tensor(reward)
+        unroll.terminated[t] = torch.as_tensor(terminated)
+        unroll.truncated[t] = torch.as_tensor(truncated)
+        torch.logical_or(unroll.terminated[t], unroll.truncated[t], out=self._ended)
+
+    def _empty_unroll(self, length: int, w: Tensor, action: Tensor) -> Unroll:
+        seen = self._observation
+        flags = [torch.empty(action.shape, dtype=torch.bool) for _ in range(3)]
+        return Unroll(
+            torch.empty(length + 1, *seen.shape, dtype=seen.dtype),
+            action,
+            torch.empty(action.shape),
+            *flags,
+            w,
+        )
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the environments can say where they are, and be put back there."""
+        return hasattr(self._env.unwrapped, "load_state")
+
+    def restart(self, num_steps: int) -> None:
+        """Begin new episodes, in a way that only the run's seed and its age decide."""
+        seed = int(np.random.SeedSequence([self._seed, num_steps]).generate_state(1)[0])
+        self._observation = torch.as_tensor(self._env.reset(seed=seed)[0])
+        self._ended = torch.zeros_like(self._ended)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that determines what comes next, given the learner's weights."""
+        tensors = {"generator": self._generator.get_state()}
+        if self.remembers:
+            tensors |= {"observation": self._observation.clone(), "ended": self._ended.clone()}
+            env_state: dict[str, np.ndarray] = self._env.unwrapped.state()  # pyright: ignore
+            tensors |= {f"env.{k}": torch.from_numpy(v) for k, v in env_state.items()}
+        return tensors
+
+    def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
+        """Go on from `state()`; environments that cannot be put back begin anew, as they did then."""
+        self._generator.set_state(tensors["generator"])
+        if self.remembers:
+            self._observation, self._ended = tensors["observation"], tensors["ended"]
+            env_state = {k[4:]: v.numpy() for k, v in tensors.items() if k.startswith("env.")}
+            self._env.unwrapped.load_state(env_state)  # pyright: ignore
+        else:
+            self.restart(num_steps)
