@@ -93,7 +93,7 @@ class Recorder:
         """One row of means since the last row."""
         if not self._count:
             return
-        self.latest = {name: total / self._count for name, total in self._sums.items()}
+        self.latest = {name: self._sums[name] / self._count for name in sorted(self._sums)}
         row = {"num_steps": num_steps, "num_updates": num_updates, **self.latest}
         append_rows(self._run.metrics, list(row), [list(row.values())])
         self._sums, self._count = {}, 0

@@ -317,12 +317,9 @@ def test_a_vector_of_one_agrees_with_a_single_one_over_random_starts():
     ended = False
     for action in np.random.default_rng(3).integers(0, 4, 200):
         ours = [float(array[0]) for array in vector.step([action])[:4]]
-        if ended:
-            theirs = [single.reset()[0], 0, False, False]
-        else:
-            theirs = list(single.step(action)[:4])
-        assert ours == theirs
-        ended = bool(theirs[2] or theirs[3])
+        theirs = (single.reset()[0], 0.0, False, False) if ended else single.step(action)[:4]
+        assert ours == list(theirs)
+        ended = theirs[2] or theirs[3]
     single.close()
     vector.close()
 
@@ -432,7 +429,7 @@ def test_observations_that_are_not_discrete_are_refused():
 
 
 class _Broken(gymnasium.Env):
-    def __init__(self) -> None:
+    def __init__(self, **settings: object) -> None:
         raise RuntimeError("the\nsimulator is missing")
 
 

@@ -139,13 +139,25 @@ def test_certain_probabilities_are_worth_what_their_actions_are():
 
 
 @pytest.mark.parametrize("batch", [(), (5,)])
-def test_large_worlds_are_swept_to_the_same_values(batch, monkeypatch):
+def test_values_of_mixed_policies_satisfy_bellmans_equation(batch: tuple[int, ...]):
     transitions, reward, rng = random_mdp(6)
     policy = rng.dirichlet(np.ones(3), size=(*batch, 30))
-    solved = exact.policy_values(transitions, policy, reward, 0.95)
-    monkeypatch.setattr(exact, "_MOST_DENSE_STATES", 29)
-    swept = exact.policy_values(transitions, policy, reward, 0.95)
-    assert swept == pytest.approx(solved, abs=1e-10)
+    values = exact.policy_values(transitions, policy, reward, 0.95)
+    backup = (policy * (reward + 0.95 * values)[:, transitions]).sum(axis=-1)
+    assert values == pytest.approx(backup, abs=1e-12)
+
+
+def test_a_large_world_is_solved_too():
+    world = GridWorld.four_rooms(60, 60)
+    reward = np.zeros(world.num_states)
+    reward[0] = 1.0
+    values = exact.optimal_values(world.transitions, reward, 0.95)
+    policy = exact.greedy(world.transitions, reward, values, 0.95)
+    fraction = exact.fraction_of_optimal(world.transitions, policy, reward, world.start, 0.95)
+    assert float(fraction) == pytest.approx(1)
+    # reaching (0, 0), where up and left stay: 1 / (1 - gamma), and gamma for each step on the way
+    assert values[0] == pytest.approx(20)
+    assert values[29] == pytest.approx(20 * 0.95**28)
 
 
 def test_the_greedy_policy_of_optimal_values_is_optimal():

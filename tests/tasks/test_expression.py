@@ -79,7 +79,7 @@ def test_truth_follows_python_for_every_pair_of_numbers():
                 "not a": not x,
                 "a < b": x < y,
                 "a if b else 7": x if y else 7,
-                "not a or b and a": not x or y and x,
+                "not a or b and a": not x or (y and x),
             }[text])
             for x, y in zip(a.tolist(), b.tolist(), strict=True)
         ]  # fmt: skip

@@ -67,8 +67,8 @@ def _from_gymnasium(id: str, num_envs: int) -> VectorEnv:
     except Exception as error:  # it is other people's code that failed, at our door
         if id not in gymnasium.registry:
             raise UserError(_unknown(id)) from error
-        reason = " ".join(str(error).split())
-        raise UserError(f"The environment {id!r} could not be built: {reason}") from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise UserError(f"The environment {id!r} could not be built: {reason}.") from error
     for what, space in (
         ("actions", env.single_action_space),
         ("observations", env.single_observation_space),

@@ -16,7 +16,6 @@ FloatArray = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-18  # of the largest possible value: below what float64 can add to it
 _SAME = 1e-14  # of the largest possible value: above rounding, so policy iteration cannot cycle
-_MOST_DENSE_STATES = 1_024  # beyond, sweeps are quicker than solving an S x S system
 
 
 def optimal_values(transitions: IntArray, reward: FloatArray, gamma: float) -> FloatArray:
@@ -48,9 +47,7 @@ def policy_values(
         arrivals, tasks = np.broadcast_arrays(_arrivals(transitions, policy), reward)
         values = _values_of_paths(np.atleast_2d(arrivals), np.atleast_2d(tasks), gamma)
         return values.reshape(arrivals.shape)
-    if len(transitions) > _MOST_DENSE_STATES:
-        return _values_by_sweeps(transitions, policy, reward, gamma)
-    return _values_by_solving(transitions, policy, reward, gamma)
+    return _values_of_mixtures(transitions, policy, reward, gamma)
 
 
 def random_values(transitions: IntArray, reward: FloatArray, gamma: float) -> FloatArray:
@@ -116,30 +113,19 @@ def _values_of_paths(arrivals: IntArray, tasks: FloatArray, gamma: float) -> Flo
     return values.reshape(tasks.shape)
 
 
-def _values_by_solving(
+def _values_of_mixtures(
     transitions: IntArray, policy: FloatArray, reward: FloatArray, gamma: float
 ) -> FloatArray:
     """(I - gamma P) V = P r, where P(s, s') is how often the policy steps from s to s'."""
+    from scipy import sparse  # late: it takes longer to import than to use
+    from scipy.sparse.linalg import splu
+
     if policy.ndim == 3:
         tasks = np.broadcast_to(reward, (len(policy), len(transitions)))
         pairs = zip(policy, tasks, strict=True)
-        return np.stack([_values_by_solving(transitions, pi, r, gamma) for pi, r in pairs])
-    num_states = len(transitions)
-    step = np.zeros((num_states, num_states))
-    np.add.at(step, (np.arange(num_states)[:, None], transitions), policy)
-    values = np.linalg.solve(np.eye(num_states) - gamma * step, step @ reward.T)
-    return np.asarray(values.T, dtype=np.float64)
-
-
-def _values_by_sweeps(
-    transitions: IntArray, policy: FloatArray, reward: FloatArray, gamma: float
-) -> FloatArray:
-    """The same fixed point, by applying its equation until nothing changes."""
-    values = np.zeros(np.broadcast_shapes(policy.shape[:-1], reward.shape))
-    largest = _largest_value(np.atleast_2d(reward), gamma).max()
-    # after n sweeps at most gamma^n of the largest value is missing
-    bound = largest
-    while bound > 1e-13 * largest:
-        values = (policy * _action_values(transitions, reward, values, gamma)).sum(axis=-1)
-        bound *= gamma
-    return values
+        return np.stack([_values_of_mixtures(transitions, pi, r, gamma) for pi, r in pairs])
+    num_states, num_actions = transitions.shape
+    cells = (np.repeat(np.arange(num_states), num_actions), transitions.ravel())
+    step = sparse.csc_array((policy.ravel(), cells), shape=(num_states, num_states))
+    system = sparse.eye_array(num_states, format="csc") - gamma * step
+    return splu(system).solve(step @ reward.T).T

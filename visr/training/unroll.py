@@ -20,8 +20,8 @@ class Actor:
     """Acts in its own environments with its own copy of psi, so that learning can go on meanwhile."""
 
     def __init__(self, config: RunConfig, env: VectorEnv, psi: SuccessorFeatures, seed: int) -> None:
-        self._config, self._env, self._seed = config, env, seed
-        self._psi = copy.deepcopy(psi).requires_grad_(False)
+        self._config, self.env, self._seed = config, env, seed
+        self.psi = copy.deepcopy(psi).requires_grad_(False)
         self._generator = torch.Generator().manual_seed(seed)
         self._observation = torch.as_tensor(env.reset(seed=seed)[0])
         self._ended = torch.zeros(env.num_envs, dtype=torch.bool)
@@ -29,30 +29,30 @@ class Actor:
     @torch.inference_mode()
     def refresh(self, psi: SuccessorFeatures) -> None:
         """Take over the learner's weights."""
-        for mine, theirs in zip(self._psi.parameters(), psi.parameters(), strict=True):
+        for mine, theirs in zip(self.psi.parameters(), psi.parameters(), strict=True):
             mine.copy_(theirs)
 
     @torch.inference_mode()
     def collect(self) -> Unroll:
         """Draw a task for every environment and pursue it for one unroll."""
         agent, length = self._config.agent, self._config.training.unroll_length
-        batch, random = self._env.num_envs, self._generator
+        batch, random = self.env.num_envs, self._generator
         w = sphere.uniform(batch, d=agent.num_features, generator=random)
         policies = draw_policies(agent, w.expand(length, *w.shape), random)
         explores = torch.rand(length, batch, generator=random) < agent.epsilon
-        action = torch.randint(self._psi.num_actions, (length, batch), generator=random)
+        action = torch.randint(self.psi.num_actions, (length, batch), generator=random)
         unroll = self._empty_unroll(length, w, action)
         for t in range(length):
             unroll.observation[t] = self._observation
             unroll.is_reset[t] = self._ended
-            greedy = self._psi.gpi_values(self._observation, policies[t], w).argmax(dim=-1)
+            greedy = self.psi.gpi_values(self._observation, policies[t], w).argmax(dim=-1)
             action[t] = torch.where(explores[t], action[t], greedy)
             self._step(t, unroll)
         unroll.observation[length] = self._observation
         return unroll
 
     def _step(self, t: int, unroll: Unroll) -> None:
-        observation, reward, terminated, truncated, _ = self._env.step(unroll.action[t].numpy())
+        observation, reward, terminated, truncated, _ = self.env.step(unroll.action[t].numpy())
         self._observation = torch.as_tensor(observation)
         unroll.reward[t] = torch.as_tensor(reward)
         unroll.terminated[t] = torch.as_tensor(terminated)
@@ -73,12 +73,12 @@ class Actor:
     @property
     def remembers(self) -> bool:
         """Whether the environments can say where they are, and be put back there."""
-        return hasattr(self._env.unwrapped, "load_state")
+        return hasattr(self.env.unwrapped, "load_state")
 
     def restart(self, num_steps: int) -> None:
         """Begin new episodes, in a way that only the run's seed and its age decide."""
         seed = int(np.random.SeedSequence([self._seed, num_steps]).generate_state(1)[0])
-        self._observation = torch.as_tensor(self._env.reset(seed=seed)[0])
+        self._observation = torch.as_tensor(self.env.reset(seed=seed)[0])
         self._ended = torch.zeros_like(self._ended)
 
     def state(self) -> dict[str, Tensor]:
@@ -86,7 +86,7 @@ class Actor:
         tensors = {"generator": self._generator.get_state()}
         if self.remembers:
             tensors |= {"observation": self._observation.clone(), "ended": self._ended.clone()}
-            env_state: dict[str, np.ndarray] = self._env.unwrapped.state()  # pyright: ignore
+            env_state: dict[str, np.ndarray] = self.env.unwrapped.state()  # pyright: ignore
             tensors |= {f"env.{k}": torch.from_numpy(v) for k, v in env_state.items()}
         return tensors
 
@@ -96,6 +96,6 @@ class Actor:
         if self.remembers:
             self._observation, self._ended = tensors["observation"], tensors["ended"]
             env_state = {k[4:]: v.numpy() for k, v in tensors.items() if k.startswith("env.")}
-            self._env.unwrapped.load_state(env_state)  # pyright: ignore
+            self.env.unwrapped.load_state(env_state)  # pyright: ignore
         else:
             self.restart(num_steps)

@@ -1,0 +1,196 @@
+"""The laws of the method."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from gymnasium.spaces import Discrete
+from torch import Tensor
+
+from visr import config as configuration
+from visr.agents import n_step_q
+from visr.agents.visr import Visr, draw_policies
+from visr.config import AgentConfig, RunConfig
+from visr.ops import gpi, sphere
+from visr.training.learner import Learner
+from visr.types import EnvSpec, Unroll
+
+SPEC = EnvSpec(Discrete(9), num_actions=4)
+
+
+def agent_config(**fields: Any) -> AgentConfig:
+    fields = {"hidden_sizes": (16, 16), "target_period": 2, **fields}
+    return configuration.replace(RunConfig(), **fields).agent
+
+
+def new_agent(**fields: Any) -> Visr:
+    torch.manual_seed(0)
+    return Visr(agent_config(**fields), SPEC)
+
+
+@pytest.fixture
+def unroll() -> Unroll:
+    torch.manual_seed(1)
+    length, batch = 6, 4
+    return Unroll(
+        observation=torch.randint(9, (length + 1, batch)),
+        action=torch.randint(4, (length, batch)),
+        reward=torch.randn(length, batch),
+        terminated=torch.zeros(length, batch, dtype=torch.bool),
+        truncated=torch.zeros(length, batch, dtype=torch.bool),
+        is_reset=torch.zeros(length, batch, dtype=torch.bool),
+        w=sphere.uniform(batch, d=5),
+    )
+
+
+def parameters_after_an_update(agent: Visr, unroll: Unroll) -> dict[str, Tensor]:
+    agent = copy.deepcopy(agent)
+    Learner(agent, total_updates=10).update(unroll)
+    return agent.state_dict()
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_phi_has_unit_length():
+    phi = new_agent().phi(torch.arange(9))
+    torch.testing.assert_close(phi.norm(dim=-1), torch.ones(9))
+
+
+def test_phi_of_a_long_batch_is_phi_of_each_state():
+    agent, states = new_agent(), torch.randint(9, (5, 7))
+    one_by_one = torch.stack([agent.phi(s.view(1))[0] for s in states.flatten()])
+    torch.testing.assert_close(agent.phi(states), one_by_one.view(5, 7, 5))
+
+
+def test_pre_training_never_looks_at_the_reward(unroll: Unroll):
+    blinded = unroll._replace(reward=torch.full_like(unroll.reward, torch.nan))
+    agent = new_agent()
+    seeing, blind = (parameters_after_an_update(agent, u) for u in (unroll, blinded))
+    assert same(seeing, blind)
+
+
+def test_an_update_changes_phi_and_psi(unroll: Unroll):
+    agent = new_agent()
+    after = parameters_after_an_update(agent, unroll)
+    for name, before in agent.state_dict().items():
+        assert torch.equal(before, after[name]) == name.startswith("target_psi."), name
+
+
+def test_random_features_never_change_but_psi_does(unroll: Unroll):
+    agent = new_agent(features="random")
+    after = parameters_after_an_update(agent, unroll)
+    before = agent.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before if k.startswith("phi."))
+    assert not torch.equal(before["psi.readout.weight"], after["psi.readout.weight"])
+
+
+def test_no_gradient_of_psis_loss_reaches_phi(unroll: Unroll):
+    agent = new_agent()
+    agent.losses(unroll).psi.backward()
+    assert all(p.grad is None for p in agent.phi.parameters())
+    assert all(p.grad is not None for p in agent.psi.parameters())
+
+
+def test_no_gradient_of_phis_loss_reaches_psi(unroll: Unroll):
+    agent = new_agent()
+    agent.losses(unroll).phi.backward()
+    assert all(p.grad is None for p in agent.psi.parameters())
+
+
+def test_the_losses_are_algorithm_1(unroll: Unroll):
+    # One step, by hand: y = phi(s') + gamma psi(s', a', w), a' = argmax psi(s', a, w) . w
+    agent = new_agent(target_period=1, gamma=0.9, n_step=1)
+    psi_loss, phi_loss, count = 0.0, 0.0, 0
+    for t in range(6):
+        for b in range(4):
+            w, s, s_next = unroll.w[b], unroll.observation[t, b], unroll.observation[t + 1, b]
+            phi = agent.phi(s_next.view(1))[0]
+            here, there = (agent.psi(x.view(1), w.view(1, 5))[0] for x in (s, s_next))
+            y = phi + 0.9 * there[(there @ w).argmax()]
+            psi_loss += (here[unroll.action[t, b]] - y).square().sum().item()
+            phi_loss -= (phi @ w).item()
+            count += 1
+    losses = agent.losses(unroll)
+    assert losses.psi.item() == pytest.approx(psi_loss / count, rel=1e-4)
+    assert losses.phi.item() == pytest.approx(phi_loss / count, rel=1e-4)
+
+
+def test_the_printed_algorithms_cumulant_is_the_state_that_was_left(unroll: Unroll):
+    nexts, current = new_agent(cumulant="next"), new_agent(cumulant="current")
+    shifted = unroll._replace(observation=unroll.observation.roll(-1, dims=0))
+    assert current.losses(shifted).phi.item() != nexts.losses(shifted).phi.item()
+    expected = -(current.phi(unroll.observation[:-1]) * unroll.w).sum(-1).mean()
+    torch.testing.assert_close(current.losses(unroll).phi, expected)
+
+
+def test_steps_that_only_reset_teach_nothing(unroll: Unroll):
+    is_reset = unroll.is_reset.clone()
+    is_reset[3, 2] = True
+    masked = unroll._replace(is_reset=is_reset)
+    other = masked._replace(action=masked.action.clone())
+    other.action[3, 2] = (other.action[3, 2] + 1) % 4
+    agent = new_agent()
+    assert same(
+        parameters_after_an_update(agent, masked), parameters_after_an_update(agent, other)
+    )
+    assert agent.losses(masked).psi.item() != agent.losses(unroll).psi.item()
+
+
+def test_nothing_is_expected_after_the_end_of_an_episode(unroll: Unroll):
+    terminated = unroll.terminated.clone()
+    terminated[:] = True
+    psi, phi = torch.randn(7, 4, 4, 5), torch.randn(6, 4, 5)
+    ended = n_step_q.targets(psi, phi, unroll._replace(terminated=terminated), 0.9, n=3)
+    torch.testing.assert_close(ended, phi)
+
+
+def test_the_target_network_follows_every_so_many_updates(unroll: Unroll):
+    agent = new_agent(target_period=2)
+    learner = Learner(agent, total_updates=10)
+    learner.update(unroll)
+    assert agent.target_psi is not None
+    assert not same(agent.target_psi.state_dict(), agent.psi.state_dict())
+    learner.update(unroll)
+    assert same(agent.target_psi.state_dict(), agent.psi.state_dict())
+
+
+def test_linear_decay_ends_at_a_step_size_of_zero(unroll: Unroll):
+    agent = new_agent(learning_rate_decay="linear")
+    learner = Learner(agent, total_updates=2)
+    learner.update(unroll)
+    half = agent.psi.readout.weight.clone()
+    learner.update(unroll)
+    assert not torch.equal(half, agent.psi.readout.weight)
+    last = copy.deepcopy(agent.state_dict())
+    learner.update(unroll)
+    assert torch.equal(last["psi.readout.weight"], agent.psi.readout.weight)
+
+
+def test_folding_w_into_the_readout_equals_forming_psi():
+    agent = new_agent()
+    states, w = torch.randint(9, (8,)), sphere.uniform(8, d=5)
+    policies = sphere.uniform(8, 3, d=5)
+    psi = torch.stack([agent.psi(states, policies[:, i]) for i in range(3)])
+    torch.testing.assert_close(agent.psi.gpi_values(states, policies, w), gpi.values(psi, w))
+
+
+def test_policies_begin_with_w_itself():
+    w = sphere.uniform(6, d=5)
+    drawn = draw_policies(agent_config(gpi_samples=3), w, None)
+    assert drawn.shape == (6, 4, 5)
+    assert torch.equal(drawn[:, 0], w)
+    assert draw_policies(agent_config(gpi=False), w, None).shape == (6, 1, 5)
+
+
+@pytest.mark.parametrize(("distribution", "cosine"), [("vmf", 0.65), ("uniform", 0.0)])
+def test_neighbours_come_from_the_distribution_asked_for(distribution: str, cosine: float):
+    # A_5(5) = 0.65 is the mean cosine of vMF neighbours at kappa = 5
+    w = sphere.uniform(2000, d=5, generator=torch.Generator().manual_seed(0))
+    config = agent_config(gpi_distribution=distribution)
+    drawn = draw_policies(config, w, torch.Generator().manual_seed(1))
+    assert (drawn[:, 1:] * w[:, None]).sum(-1).mean().item() == pytest.approx(cosine, abs=0.01)

@@ -1,0 +1,43 @@
+"""What tests share: one thread per process, tiny configurations, and a run that was really trained."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import pytest
+import torch
+
+from visr import config as configuration
+from visr import presets
+from visr.config import RunConfig
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """Threads of several test processes would otherwise spin against each other."""
+    torch.set_num_threads(1)
+
+
+def tiny(**fields: Any) -> RunConfig:
+    """A configuration that trains in about a second."""
+    return configuration.replace(presets.get("smoke"), **fields)
+
+
+@pytest.fixture(name="tiny")
+def tiny_fixture() -> Any:
+    """The function `tiny`, for tests that vary it."""
+    return tiny
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a small finished run; tests must not change it."""
+    from visr import pretraining
+
+    path = tmp_path_factory.mktemp("trained") / "run"
+    pretraining.start(path, tiny())
+    return path

@@ -1,0 +1,158 @@
+"""Kill a real training process at awkward moments; the resumed run must end as one never killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+import safetensors
+import torch
+
+from visr import pretraining
+from visr.run_dir import RunDir
+from visr.training import checkpoint
+
+COMMAND = [sys.executable, "-m", "visr.cli", "pretrain"]
+TRAIN = ["--preset", "smoke", "--num-steps", "61440", "--checkpoint-every", "5120"]
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*COMMAND, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_checkpoint(process: subprocess.Popen[str], run: RunDir, num_steps: int) -> None:
+    deadline = time.monotonic() + 120
+    while not any(int(p.stem) >= num_steps for p in run.checkpoints()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def assert_identical(a: RunDir, b: RunDir) -> None:
+    """Weights, optimisers, random state, environments: all of the last checkpoint; and all metrics."""
+    (tensors, counts), (others, other_counts) = (checkpoint.load(checkpoint.newest(r)) for r in (a, b))
+    assert counts == other_counts
+    assert tensors.keys() == others.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(tensor, others[name]), name
+    for file in ("metrics.csv", "evaluation.csv", "config.json", "portrait.safetensors"):
+        assert (a.path / file).read_bytes() == (b.path / file).read_bytes(), file
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    path = tmp_path_factory.mktemp("whole") / "run"
+    process = start(*TRAIN, "--out", str(path))
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return RunDir.open(path)
+
+
+@pytest.mark.parametrize("kill_at", [(5_120,), (10_240, 35_840)])
+def test_a_run_killed_with_sigkill_ends_bit_identical(
+    uninterrupted: RunDir, tmp_path: Path, kill_at: tuple[int, ...]
+):
+    run = RunDir(tmp_path / "run")
+    arguments = [*TRAIN, "--out", str(run.path)]
+    for num_steps in kill_at:
+        process = start(*arguments)
+        wait_for_checkpoint(process, run, num_steps)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        assert process.returncode == -signal.SIGKILL
+        arguments = ["--resume", str(run.path)]
+    process = start(*arguments)
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    assert_identical(run, uninterrupted)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_polite_stop_saves_all_work_and_says_how_to_go_on(
+    uninterrupted: RunDir, tmp_path: Path, number: signal.Signals, code: int
+):
+    run = RunDir(tmp_path / "run")
+    process = start(*TRAIN, "--out", str(run.path))
+    wait_for_checkpoint(process, run, 5_120)
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == code
+    assert output == ""
+    assert f"visr pretrain --resume {run.path}" in errors
+    assert "Traceback" not in errors
+    process = start("--resume", str(run.path), "--json")
+    output, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    assert json.loads(output)["num_steps"] == 61_440
+    assert_identical(run, uninterrupted)
+
+
+class ForgetfulWorld(gymnasium.Env[Any, Any]):
+    """A walk on a ring whose position cannot be saved from outside."""
+
+    observation_space = gymnasium.spaces.Discrete(12)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self._at, self._age = int(self.np_random.integers(12)), 0
+        return np.int64(self._at), {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self._at = (self._at + (1 if action else -1)) % 12
+        self._age += 1
+        return np.int64(self._at), 0.0, bool(self.np_random.random() < 0.05), self._age >= 30, {}
+
+
+@pytest.fixture
+def forgetful_id() -> Any:
+    gymnasium.register("tests/Forgetful-v0", entry_point=ForgetfulWorld)
+    yield "tests/Forgetful-v0"
+    del gymnasium.registry["tests/Forgetful-v0"]
+
+
+def test_worlds_that_cannot_be_saved_are_reset_at_checkpoints_and_so_resume_exactly(
+    forgetful_id: str, tmp_path: Path, tiny: Any
+):
+    config = tiny(env=forgetful_id, num_steps=20_480, checkpoint_every=5_120)
+    whole = pretraining.start(tmp_path / "whole", config)
+
+    class Killed(Exception):
+        pass
+
+    def kill(status: pretraining.Status) -> None:
+        if status.num_steps >= 12_800:
+            raise Killed
+
+    with pytest.raises(Killed):
+        pretraining.start(tmp_path / "killed", config, observe=kill)
+    resumed = pretraining.resume(tmp_path / "killed")
+    (a, _), (b, _) = (checkpoint.load(checkpoint.newest(r)) for r in (whole, resumed))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert whole.metrics.read_bytes() == resumed.metrics.read_bytes()
+
+
+def test_only_the_last_two_checkpoints_are_kept_and_none_is_half_written(uninterrupted: RunDir):
+    directory = uninterrupted.path / "checkpoints"
+    assert sorted(p.name for p in directory.iterdir()) == [
+        "000000056320.safetensors",
+        "000000061440.safetensors",
+    ]
+    with safetensors.safe_open(str(checkpoint.newest(uninterrupted)), framework="pt") as file:
+        assert "learner.agent.psi.readout.weight" in file.keys()  # noqa: SIM118

@@ -1,0 +1,126 @@
+"""The loop: deterministic, whatever the threads do, and able to go on from a saved state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from visr.training.loop import Loop, group_sizes, joined, part, total_updates
+
+
+def run_to_the_end(loop: Loop, num_threads: int | None = None) -> dict[str, Tensor]:
+    for _ in loop.rounds(num_threads):
+        pass
+    return loop.state()[0]
+
+
+def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for name in a:
+        assert torch.equal(a[name], b[name]), name
+
+
+@pytest.mark.parametrize("num_threads", [2, 3])
+def test_the_number_of_threads_changes_nothing(tiny: Any, num_threads: int):
+    config = tiny(num_steps=5_120)
+    assert_same_state(run_to_the_end(Loop(config), 1), run_to_the_end(Loop(config), num_threads))
+
+
+def test_another_seed_gives_another_run(tiny: Any):
+    first, second = (run_to_the_end(Loop(tiny(num_steps=1_280, seed=s))) for s in (0, 1))
+    assert not torch.equal(first["learner.agent.psi.readout.weight"], second["learner.agent.psi.readout.weight"])
+
+
+@pytest.mark.parametrize("fields", [{}, {"num_envs": 20}, {"max_episode_steps": 7}])
+def test_a_loop_goes_on_from_its_state_as_if_never_stopped(tiny: Any, fields: dict[str, Any]):
+    config = tiny(num_steps=10_240, **fields)
+    whole, stopped, resumed = Loop(config), Loop(config), Loop(config)
+    expected = run_to_the_end(whole)
+    rounds = stopped.rounds()
+    for _ in range(3):
+        next(rounds)
+    rounds.close()
+    tensors, counts = stopped.state()
+    resumed.load_state({k: v.clone() for k, v in tensors.items()}, counts)
+    assert_same_state(run_to_the_end(resumed), expected)
+
+
+def test_every_unroll_is_learnt_from_once_and_in_order(tiny: Any, monkeypatch: pytest.MonkeyPatch):
+    # 20 environments, batches of 32: unrolls wait until a batch is full, none is lost or doubled.
+    loop = Loop(tiny(num_steps=6_400, num_envs=20, num_actor_groups=2))
+    collected, learnt = [], []
+    for actor in loop.actors:
+        monkeypatch.setattr(actor, "collect", _noting(actor.collect, collected))
+    monkeypatch.setattr(loop.learner, "update", _noting(loop.learner.update, learnt, given=True))
+    for _ in loop.rounds(num_threads=1):
+        pass
+    assert len(learnt) == 5 == total_updates(loop.config)
+    sent = torch.cat([unroll.w for unroll in collected])
+    seen = torch.cat([unroll.w for unroll in learnt])
+    assert torch.equal(sent[: len(seen)], seen)
+
+
+def _noting(function: Any, log: list[Any], given: bool = False) -> Any:
+    def noted(*args: Any) -> Any:
+        result = function(*args)
+        log.append(args[0] if given else result)
+        return result
+
+    return noted
+
+
+def test_unrolls_follow_the_world(tiny: Any):
+    loop = Loop(tiny(max_episode_steps=7))
+    actor = loop.actors[0]
+    unrolls = [actor.collect() for _ in range(2)]
+    table = torch.from_numpy(actor.env.unwrapped.world.transitions)  # pyright: ignore
+    for u in unrolls:
+        moved = table[u.observation[:-1], u.action]
+        assert torch.equal(moved[~u.is_reset], u.observation[1:][~u.is_reset])
+        torch.testing.assert_close(u.w.norm(dim=-1), torch.ones(len(u.w)))
+        # A time-out is followed by a step that only resets, and by nothing else.
+        assert torch.equal(u.is_reset[1:], u.truncated[:-1])
+        assert not u.terminated.any()
+    assert torch.equal(unrolls[0].observation[-1], unrolls[1].observation[0])
+    assert torch.equal(unrolls[0].truncated[-1], unrolls[1].is_reset[0])
+
+
+def test_actors_act_with_the_weights_of_the_rounds_start(tiny: Any):
+    loop = Loop(tiny())
+    actor = loop.actors[0]
+    with torch.no_grad():
+        for parameter in loop.agent.psi.parameters():
+            parameter.add_(1.0)
+    stale = [p.clone() for p in actor.psi.parameters()]
+    assert not torch.equal(stale[0], next(loop.agent.psi.parameters()))
+    actor.refresh(loop.agent.psi)
+    for mine, theirs in zip(actor.psi.parameters(), loop.agent.psi.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_epsilon_one_acts_uniformly_and_zero_greedily(tiny: Any):
+    random = Loop(tiny(epsilon=1.0)).actors[0].collect()
+    counts = torch.bincount(random.action.flatten(), minlength=4) / random.action.numel()
+    assert counts.min() > 0.2
+    loop = Loop(tiny(epsilon=0.0, gpi=False))
+    unroll = loop.actors[0].collect()
+    with torch.inference_mode():
+        psi = loop.agent.psi(unroll.observation[:-1], unroll.w)
+        q = (psi @ unroll.w.unsqueeze(-1)).squeeze(-1)
+    assert torch.equal(q.argmax(-1), unroll.action)
+
+
+def test_groups_share_environments_evenly():
+    assert group_sizes(100, 3) == [34, 33, 33]
+    assert group_sizes(4, 4) == [1, 1, 1, 1]
+
+
+def test_parts_of_a_join_are_what_was_joined(tiny: Any):
+    unrolls = [actor.collect() for actor in Loop(tiny()).actors]
+    whole = joined(unrolls)
+    assert whole is not None
+    for mine, theirs in zip(part(whole, 16, 32), unrolls[1], strict=True):
+        assert torch.equal(mine, theirs)

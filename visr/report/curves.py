@@ -1,0 +1,133 @@
+"""Lines over training: what was learnt, and what it is worth."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
+
+from visr.report import style
+from visr.report.load import Columns, Floats
+
+METRICS = {
+    "psi_loss": "Error of ψ",
+    "intrinsic_reward": "Intrinsic reward φ(s′)·w",
+    "feature_concentration": "Concentration ‖mean φ‖",
+}
+_LOG_FROM = 20  # a loss that spans more than this factor is shown on a logarithmic axis
+_KINDS = (
+    # suffix of the column, label, dashes, width
+    ("_gpi", "GPI", "-", 1.5),
+    ("", "no GPI", (0, (4, 2)), 1.2),
+    ("_planned", "planned", (0, (1, 1.5)), 0.9),
+)
+
+
+def training(metrics: Columns) -> Figure:
+    """The loss of psi, the intrinsic reward and the concentration of phi over steps."""
+    present = [name for name in METRICS if name in metrics]
+    figure = Figure(figsize=(style.WIDTH, 1.95), layout="constrained")
+    every = figure.subplots(1, len(present), squeeze=False)[0]
+    for axes, name in zip(every, present, strict=True):
+        steps, y = metrics["num_steps"], metrics[name]
+        axes.plot(steps, y, color=style.INK, linewidth=1.1, marker=_marker(steps), markersize=3)
+        style.title(axes, METRICS[name])
+        if _is_logarithmic(name, y):
+            axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        else:
+            axes.yaxis.set_major_locator(MaxNLocator(4))
+            low = min(0.0, float(np.nanmin(y))) if np.isfinite(y).any() else 0.0
+            axes.set_ylim(bottom=low)
+        _finish(axes, steps)
+    return figure
+
+
+def optimal(evaluation: Columns) -> Figure:
+    """Fraction of optimal over steps: a panel for each family; GPI solid, without dashed, the limit dotted."""
+    families = [f for f in style.FAMILIES if f.key in evaluation]
+    figure = Figure(figsize=(style.WIDTH, 2.35))
+    every = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
+    figure.subplots_adjust(left=0.065, right=0.895, bottom=0.17, top=0.87, wspace=0.62)
+    low = _lowest(evaluation)
+    for axes, family in zip(every, families, strict=True):
+        axes.axhline(1, color=style.MUTED, linewidth=0.7)
+        axes.axhline(0, color=style.RULE, linewidth=0.7)
+        _family(axes, family, evaluation, low)
+        axes.set_ylim(low, 1.04)
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
+        axes.tick_params(labelleft=True)
+        style.title(axes, family.title, family.colour)
+        _finish(axes, evaluation["num_steps"])
+    return figure
+
+
+def _family(axes: Axes, family: style.Family, evaluation: Columns, low: float) -> None:
+    steps, ends = evaluation["num_steps"], []
+    for suffix, label, dashes, width in _KINDS:
+        y = evaluation.get(family.key + suffix)
+        if y is None:
+            continue
+        colour = style.MUTED if suffix == "_planned" else family.colour
+        marker = _marker(steps)
+        axes.plot(steps, y, color=colour, ls=dashes, lw=width, marker=marker, markersize=3)
+        if np.isfinite(y[-1]):
+            ends.append((float(y[-1]), f"{label} {style.number(y[-1])}", colour))
+    heights = _spread([end[0] for end in ends], gap=0.085 * (1.04 - low), top=1.0)
+    for (_, text, colour), height in zip(ends, heights, strict=True):
+        axes.annotate(
+            text, (1, height), (4, 0), xycoords=axes.get_yaxis_transform(),
+            textcoords="offset points", va="center", fontsize=7, color=colour, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _finish(axes: Axes, steps: Floats) -> None:
+    last = float(steps.max())
+    axes.set_xlim(0, last or 1)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
+    axes.set_xlabel("steps", fontsize=7.5, labelpad=2)
+
+
+def short(count: float) -> str:
+    """A count in few characters: 38.4M, 250k, 12."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if count >= size:
+            return f"{float(f'{count / size:.3g}'):g}{unit}"
+    return f"{count:g}"
+
+
+def _marker(steps: Floats) -> str:
+    """A line of one point would not be seen."""
+    return "o" if len(steps) == 1 else ""
+
+
+def _is_logarithmic(name: str, y: Floats) -> bool:
+    finite = y[np.isfinite(y)]
+    return bool(
+        name == "psi_loss" and finite.size and finite.min() > 0
+        and finite.max() / finite.min() > _LOG_FROM
+    )  # fmt: skip
+
+
+def _lowest(evaluation: Columns) -> float:
+    """Where the axis begins: at 0, or below the lowest fraction."""
+    shown = [v[np.isfinite(v)] for k, v in evaluation.items() if k != "num_steps"]
+    least = min((float(v.min()) for v in shown if v.size), default=0.0)
+    return least - 0.03 if least < 0 else 0.0
+
+
+def _spread(heights: list[float], gap: float, top: float) -> list[float]:
+    """The same heights in the same order, moved apart to at least `gap`, none above `top`."""
+    order = sorted(range(len(heights)), key=lambda i: heights[i])
+    placed = dict.fromkeys(order, 0.0)
+    below = -np.inf
+    for i in order:
+        placed[i] = below = max(heights[i], below + gap)
+    above = top + gap
+    for i in reversed(order):
+        placed[i] = above = min(placed[i], above - gap)
+    return [placed[i] for i in range(len(heights))]

@@ -1,0 +1,222 @@
+"""A run directory as plain dataclasses of numbers, trusting nothing in its files."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+
+from visr.config import RunConfig
+from visr.errors import UserError
+from visr.run_dir import RunDir, evaluation_of, read_json, read_rows
+from visr.tasks.task import Task
+
+GRID = "visr/Grid-v0"  # visr.envs.GRID, which cannot be asked without gymnasium
+NUM_ACTIONS = 4
+
+Floats = NDArray[np.float64]
+Columns = dict[str, Floats]
+"""A CSV file by columns, `num_steps` among them; empty where there are no rows yet."""
+
+
+@dataclass(frozen=True, eq=False)
+class Portrait:
+    """What phi and psi looked like at the run's last evaluation."""
+
+    phi: Floats
+    """[S, d]"""
+    free: NDArray[np.bool_]
+    """[height, width], False inside walls."""
+    rewards: Floats
+    """[K, S], phi . w of K random tasks."""
+    values: Floats
+    """[K, S], their GPI values."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What `visr evaluate` found out about a task; shapes as in visr.tasks.evaluation."""
+
+    fraction_of_optimal: float
+    value: float
+    value_random: float
+    value_optimal: float
+    gamma: float
+    gpi: bool
+    policy: NDArray[np.int64]
+    values: Floats
+    represented_reward: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class SavedTask:
+    """A task of the run, and its evaluation if there is one."""
+
+    stem: str
+    """Its name on disk, and so on the command line."""
+    task: Task
+    evaluation: Evaluation | None
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """All that a report tells of a run."""
+
+    path: Path
+    config: RunConfig
+    metrics: Columns
+    timing: Columns
+    evaluation: Columns
+    portrait: Portrait | None
+    tasks: tuple[SavedTask, ...]
+
+    @property
+    def is_grid(self) -> bool:
+        """Whether states are cells of a grid, so that maps and exact values exist."""
+        return self.config.env == GRID
+
+    @property
+    def num_steps(self) -> int:
+        """The newest step any file tells of."""
+        ends = [table["num_steps"][-1] for table in (self.metrics, self.evaluation) if table]
+        return int(max(ends, default=0))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether training reached the steps it was asked for."""
+        return self.num_steps >= self.config.training.num_steps
+
+    @property
+    def fraction_of_optimal(self) -> dict[str, float]:
+        """The newest row of exact evaluations."""
+        return {k: float(v[-1]) for k, v in self.evaluation.items() if k != "num_steps"}
+
+    @cached_property
+    def free(self) -> NDArray[np.bool_]:
+        """[height, width], False inside walls; only the portrait knows of walls."""
+        if self.portrait is not None:
+            return self.portrait.free
+        return np.ones((self.config.grid.height, self.config.grid.width), dtype=np.bool_)
+
+
+def record(path: Path) -> Record:
+    """Everything there is of the run at `path`; what is damaged is a UserError."""
+    run = RunDir.open(path)
+    config = run.config()
+    return Record(
+        path=path,
+        config=config,
+        metrics=_columns(run.metrics),
+        timing=_columns(run.timing),
+        evaluation=_columns(run.evaluation),
+        portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
+        tasks=tuple(_saved_task(file, config) for file in run.task_files()),
+    )
+
+
+def _columns(path: Path) -> Columns:
+    try:
+        rows = read_rows(path)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} is damaged ({error}); restore it, or move it away.") from None
+    if not rows:
+        return {}
+    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    steps = columns.get("num_steps", np.array([math.nan]))
+    if not (np.isfinite(steps).all() and (steps >= 0).all()):
+        raise UserError(f"{path} is damaged: its column num_steps is missing or not a count.")
+    # a run that diverged writes infinities; no axis can show them
+    return {name: np.where(np.isfinite(column), column, np.nan) for name, column in columns.items()}
+
+
+def _portrait(path: Path, config: RunConfig) -> Portrait:
+    try:
+        return _checked_portrait(safetensors.numpy.load(path.read_bytes()), config)
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}); move it away and report again to do without its pictures."
+        ) from None
+
+
+def _checked_portrait(arrays: dict[str, NDArray[Any]], config: RunConfig) -> Portrait:
+    grid, d = config.grid, config.agent.num_features
+    num_states, num_tasks = grid.height * grid.width, len(np.atleast_1d(arrays["rewards"]))
+    shapes = {
+        "phi": (num_states, d),
+        "free": (grid.height, grid.width),
+        "rewards": (num_tasks, num_states),
+        "values": (num_tasks, num_states),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} has shape {arrays[name].shape} where the run has {shape}")
+    return Portrait(
+        phi=arrays["phi"].astype(np.float64),
+        free=arrays["free"].astype(np.bool_),
+        rewards=arrays["rewards"].astype(np.float64),
+        values=arrays["values"].astype(np.float64),
+    )
+
+
+def _saved_task(path: Path, config: RunConfig) -> SavedTask:
+    try:
+        task = Task.load(path)
+    except OverflowError as error:
+        raise UserError(f"{path} is not a task ({error}); `visr infer` makes one.") from None
+    if task.reward is not None and len(task.reward) != config.grid.height * config.grid.width:
+        raise UserError(
+            f"{path} has a reward over {len(task.reward)} states and the run's grid has "
+            f"{config.grid.height} x {config.grid.width}; infer it with this run, or move it away."
+        )
+    file = evaluation_of(path)
+    return SavedTask(path.stem, task, _evaluation(file, task) if file.exists() else None)
+
+
+def _evaluation(path: Path, task: Task) -> Evaluation:
+    content = read_json(path)
+    try:
+        if task.reward is None:
+            raise ValueError("its task carries no reward")
+        num_states = len(task.reward)
+        policy = _states(content, "policy", num_states)
+        if not np.isin(policy, np.arange(NUM_ACTIONS)).all():
+            raise ValueError(f"policy holds something other than actions 0 to {NUM_ACTIONS - 1}")
+        return Evaluation(
+            fraction_of_optimal=_number(content, "fraction_of_optimal"),
+            value=_number(content, "value"),
+            value_random=_number(content, "value_random"),
+            value_optimal=_number(content, "value_optimal"),
+            gamma=_number(content, "gamma"),
+            gpi=bool(content["gpi"]),
+            policy=policy.astype(np.int64),
+            values=_states(content, "values", num_states),
+            represented_reward=_states(content, "represented_reward", num_states),
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{path} is not an evaluation ({error}); `visr evaluate` makes it anew."
+        ) from None
+
+
+def _number(content: Any, name: str) -> float:
+    number = float(content[name])
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is not a finite number")
+    return number
+
+
+def _states(content: Any, name: str, num_states: int) -> Floats:
+    values = np.asarray(content[name], dtype=np.float64)
+    if values.shape != (num_states,) or not np.isfinite(values).all():
+        raise ValueError(f"{name} is not a list of {num_states} finite numbers")
+    return values

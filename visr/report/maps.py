@@ -1,0 +1,201 @@
+"""Pictures over the cells of a grid: phi, rewards, values, and a policy as arrows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import EllipseCollection
+from matplotlib.colors import Colormap, Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
+
+from visr.report import style
+from visr.report.load import Evaluation, Floats, Portrait
+
+Bools = NDArray[np.bool_]
+
+MOST_FEATURES = 50
+_MOST_ARROWS = 32  # a side; larger grids show every second, third, ... cell's
+_MOVES = np.array([(-1, 0), (0, -1), (1, 0), (0, 1)])  # (row, col): up, left, down, right
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Which colour a number gets."""
+
+    colours: Colormap
+    limits: Normalize
+
+    @classmethod
+    def around_zero(cls, values: Floats) -> Scale:
+        """Diverging, with zero in the middle."""
+        most = float(np.abs(_finite(values)).max()) or 1.0
+        return cls(style.diverging(), Normalize(-most, most))
+
+    @classmethod
+    def from_least_to_most(cls, values: Floats) -> Scale:
+        """Sequential."""
+        finite = _finite(values)
+        return cls(style.sequential(), Normalize(float(finite.min()), float(finite.max())))
+
+
+def features(portrait: Portrait) -> Figure:
+    """One map for each dimension of phi."""
+    phi = portrait.phi.T[:MOST_FEATURES]
+    rows = math.ceil(len(phi) / 10)
+    columns = math.ceil(len(phi) / rows)
+    names = [f"φ{_subscript(i + 1)}" for i in range(len(phi))]
+    scale = Scale.around_zero(phi[:, portrait.free.ravel()])
+    return _sheet(phi, portrait.free, columns, scale, "φ(s)", names)
+
+
+def rewards(portrait: Portrait) -> Figure:
+    """phi . w of the random tasks."""
+    scale = Scale.around_zero(portrait.rewards[:, portrait.free.ravel()])
+    return _sheet(portrait.rewards, portrait.free, 7, scale, "reward φ(s)·w")
+
+
+def values(portrait: Portrait) -> Figure:
+    """The GPI values of the same tasks in the same order."""
+    scale = Scale.from_least_to_most(portrait.values[:, portrait.free.ravel()])
+    return _sheet(portrait.values, portrait.free, 7, scale, "value V(s)")
+
+
+def policy(heading: str, reward: Floats, evaluation: Evaluation, free: Bools) -> Figure:
+    """True reward and phi . w, both under the policy's arrows, and the policy's value; each [S]."""
+    seen, worth = evaluation.represented_reward, evaluation.values
+    inside = free.ravel()
+    panels = (
+        ("True reward", reward, Scale.around_zero(reward[inside]), True),
+        ("Reward as the agent sees it, φ·w", seen, Scale.around_zero(seen[inside]), True),
+        ("Value of the policy", worth, Scale.from_least_to_most(worth[inside]), False),
+    )
+    figure, rows = _task_figure(heading, len(panels), free)
+    for axes, bar, (name, cells, scale, with_arrows) in zip(*rows, panels, strict=True):
+        _map(axes, cells, free, scale)
+        style.title(axes, name)
+        _bar(figure, bar, scale)
+        if with_arrows:
+            _arrows(axes, evaluation.policy.reshape(free.shape), free)
+    return figure
+
+
+def reward_alone(heading: str, reward: Floats, free: Bools) -> Figure:
+    """The true reward [S] of a task that nobody has evaluated."""
+    figure, ((axes,), (bar,)) = _task_figure(heading, 1, free)
+    scale = Scale.around_zero(reward[free.ravel()])
+    _map(axes, reward, free, scale)
+    style.title(axes, "True reward")
+    _bar(figure, bar, scale)
+    return figure
+
+
+def _sheet(
+    maps: Floats, free: Bools, columns: int, scale: Scale, unit: str, names: list[str] | None = None
+) -> Figure:
+    """Maps [K, S] in rows of `columns`, under one scale, over one colour bar; all sizes in inches."""
+    rows, edge, gap = math.ceil(len(maps) / columns), 0.06, 0.09
+    above, below = (0.2 if names else 0.0), 0.52
+    side = min(1.18, (style.WIDTH - 2 * edge - (columns - 1) * gap) / columns)
+    tall = side * _aspect(free)
+    width = max(2.6, columns * (side + gap) - gap + 2 * edge)
+    left = (width - columns * (side + gap) + gap) / 2
+    height = rows * (tall + above + gap) - gap + edge + below
+    figure = Figure(figsize=(width, height))
+    for index, cells in enumerate(maps):
+        row, column = divmod(index, columns)
+        x = left + column * (side + gap)
+        y = height - edge - (row + 1) * (tall + above) - row * gap
+        axes = figure.add_axes((x / width, y / height, side / width, tall / height))
+        _map(axes, cells, free, scale)
+        if names:
+            axes.set_title(names[index], loc="left", fontsize=7.5, color=style.MUTED, pad=2.5)
+    bar = figure.add_axes(((width - 2.0) / 2 / width, 0.34 / height, 2.0 / width, 0.07 / height))
+    _bar(figure, bar, scale, unit)
+    return figure
+
+
+def _task_figure(
+    heading: str, panels: int, free: Bools
+) -> tuple[Figure, tuple[list[Axes], list[Axes]]]:
+    """A row of maps with a colour bar under each, and a heading over all; all sizes in inches."""
+    edge, gap, above, below = 0.06, 0.16, 0.62, 0.34
+    side = (style.WIDTH - 2 * edge - 2 * gap) / 3
+    tall = side * _aspect(free)
+    width, height = style.WIDTH, tall + above + below
+    figure = Figure(figsize=(width, height))
+    figure.text(
+        edge / width, 1 - 0.08 / height, heading, va="top", fontsize=9, fontweight="bold"
+    )
+    maps, bars = [], []
+    for index in range(panels):
+        x = (edge + index * (side + gap)) / width
+        maps.append(figure.add_axes((x, below / height, side / width, tall / height)))
+        bars.append(figure.add_axes((x, 0.2 / height, side / width, 0.06 / height)))
+    return figure, (maps, bars)
+
+
+def _aspect(free: Bools) -> float:
+    """Height over width of a panel; extreme grids get some empty room instead of an extreme figure."""
+    height, width = free.shape
+    return min(max(height / width, 0.3), 1.6)
+
+
+def _map(axes: Axes, cells: Floats, free: Bools, scale: Scale) -> None:
+    shown = np.ma.masked_where(~free | ~np.isfinite(cells.reshape(free.shape)), cells.reshape(free.shape))
+    axes.imshow(shown, cmap=scale.colours, norm=scale.limits, interpolation="nearest")
+    axes.set(xticks=[], yticks=[], anchor="W")
+    for spine in axes.spines.values():
+        spine.set(visible=True, color=style.RULE, linewidth=0.6)
+
+
+def _bar(figure: Figure, axes: Axes, scale: Scale, label: str = "") -> None:
+    bar = figure.colorbar(ScalarMappable(scale.limits, scale.colours), axes, orientation="horizontal")
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+    bar.formatter = FuncFormatter(lambda x, _: f"{x:g}".replace("-", "\N{MINUS SIGN}"))
+    bar.update_ticks()
+    axes.tick_params(length=2, width=0.6, labelsize=7, pad=1.5)
+    if label:
+        bar.set_label(label, fontsize=7.5, labelpad=2)
+
+
+def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
+    """Where each cell's action leads; a dot where a wall or the edge holds the agent."""
+    every = math.ceil(max(free.shape) / _MOST_ARROWS)
+    moves = _MOVES[actions]
+    rows, columns = np.nonzero(free)
+    shown = (rows % every == every // 2) & (columns % every == every // 2)
+    rows, columns = rows[shown], columns[shown]
+    down, right = moves[rows, columns].T
+    walled = np.pad(free, 1)
+    held = ~walled[rows + down + 1, columns + right + 1]
+    moving = ~held
+    axes.quiver(
+        *(columns[moving], rows[moving]),
+        *(0.66 * every * right[moving], 0.66 * every * down[moving]),
+        **{"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1, "pivot": "mid"},
+        **{"width": 0.085 * every, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.2},
+        **{"color": style.INK, "edgecolor": "white", "linewidth": 0.35},
+    )
+    size = np.full(int(held.sum()), 0.3 * every)
+    dots = EllipseCollection(
+        size, size, np.zeros_like(size), units="xy",
+        offsets=np.column_stack([columns[held], rows[held]]), offset_transform=axes.transData,
+        facecolor=style.INK, edgecolor="white", linewidth=0.35,
+    )  # fmt: skip
+    axes.add_collection(dots)
+
+
+def _finite(values: Floats) -> Floats:
+    finite = values[np.isfinite(values)]
+    return finite if finite.size else np.zeros(1)
+
+
+def _subscript(number: int) -> str:
+    return "".join(chr(0x2080 + int(digit)) for digit in str(number))

@@ -1,0 +1,110 @@
+"""How figures look: colours that colour-blind eyes can tell apart, one typeface, the same bytes every time."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+INK, MUTED, RULE, WALL = "#20262c", "#66707a", "#c9d0d6", "#9aa2aa"
+WIDTH = 6.4
+"""Inches of a full-width figure."""
+DPI = 216
+
+
+@dataclass(frozen=True)
+class Family:
+    """One of the three fixed families of tasks that are judged while training goes on."""
+
+    key: str
+    title: str
+    explanation: str
+    colour: str
+
+
+# Okabe and Ito's blue, vermilion and bluish green
+FAMILIES = (
+    Family("span", "Random w", "rewards φ·w, which φ can express", "#0072B2"),
+    Family("boxes", "Two boxes", "two 4 × 4 boxes of reward", "#D55E00"),
+    Family("goals", "Goal cells", "one rewarded cell", "#009E73"),
+)
+
+_SETTINGS: dict[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "text.color": INK,
+    "text.parse_math": False,  # task names are the user's, and may hold dollars
+    "axes.edgecolor": RULE,
+    "axes.labelcolor": MUTED,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "xtick.color": RULE,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": RULE,
+    "ytick.labelcolor": MUTED,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "lines.solid_capstyle": "round",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.dpi": 100,
+}
+
+
+@contextlib.contextmanager
+def house_style() -> Iterator[None]:
+    """Our settings over matplotlib's own, whatever the user's matplotlibrc says; drop them afterwards."""
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_SETTINGS)
+        yield
+
+
+def png(figure: Figure) -> bytes:
+    """The figure as a PNG without a date or a version in it."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=DPI, metadata={"Software": None})
+    return content.getvalue()
+
+
+def diverging() -> Colormap:
+    """Blue below zero, white at zero, red above; the ends kept light enough to write on."""
+    whole = matplotlib.colormaps["RdBu_r"](np.linspace(0.06, 0.94, 256))
+    return _with_walls(LinearSegmentedColormap.from_list("diverging", whole))
+
+
+def sequential() -> Colormap:
+    """Viridis, for values."""
+    return _with_walls(matplotlib.colormaps["viridis"].copy())
+
+
+def _with_walls(colours: Colormap) -> Colormap:
+    colours.set_bad(WALL)
+    return colours
+
+
+def title(axes: Axes, text: str, colour: str = INK) -> None:
+    """A panel's name, flush left above it."""
+    axes.set_title(text, loc="left", fontsize=8, fontweight="bold", color=colour, pad=4)
+
+
+def plain(text: str, most: int = 44) -> str:
+    """A user's words as the typeface can draw them: printable ASCII, on one line, not too long."""
+    drawn = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
+    return drawn if len(drawn) <= most else f"{drawn[: most - 3]}..."
+
+
+def number(x: float, digits: int = 2) -> str:
+    """A number for people: a true minus sign, a dash for what is not a number."""
+    return f"{x:.{digits}f}".replace("-", "\N{MINUS SIGN}") if np.isfinite(x) else "–"
