@@ -16,7 +16,7 @@ from visr import envs, presets, pretraining
 from visr.agents.visr import Visr, draw_policies
 from visr.config import RunConfig
 from visr.envs import GRID
-from visr.envs.grid import GridWorld
+from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.ops import gpi as improvement
 from visr.run_dir import RunDir
@@ -183,7 +183,9 @@ def _observations(spec: EnvSpec, observations: ArrayLike) -> torch.Tensor:
     if isinstance(space, Discrete):
         is_state = array.dtype.kind in "iu" and bool(((array >= 0) & (array < space.n)).all())
         if not is_state:
-            raise UserError(f"Observations of this world are whole numbers from 0 to {space.n - 1}.")
+            raise UserError(
+                f"Observations of this world are whole numbers from 0 to {space.n - 1}."
+            )
         return torch.as_tensor(array.astype(np.int64))
     dims = len(space.shape or ())
     if array.dtype.kind not in "iufb" or array.shape[array.ndim - dims :] != space.shape:

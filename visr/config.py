@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from visr.errors import UserError
 
+
 @dataclass(frozen=True)
 class GridConfig:
     """The world of `visr/Grid-v0`; other environments ignore it."""
@@ -47,7 +48,7 @@ class AgentConfig:
     gpi_samples: int = 10
     """How many neighbours of w are drawn at every step."""
     gpi_distribution: Literal["vmf", "uniform"] = "vmf"
-    """Neighbours come from a von Mises-Fisher around w (paper) or from the whole sphere (authors' notebook)."""
+    """Neighbours: von Mises-Fisher around w (paper) or uniform (authors' notebook)."""
     gpi_kappa: float = 5.0
     """Concentration of the von Mises-Fisher neighbours."""
     epsilon: float = 0.05
@@ -87,7 +88,7 @@ class TrainingConfig:
     num_threads: int = 2
     """Threads that act and learn at the same time; results do not depend on it."""
     num_actor_groups: int = 1
-    """Groups the environments act in; more groups share out over threads better, fewer make larger batches."""
+    """Groups that act in turn; more share out over threads better, fewer make larger batches."""
     log_every: int = 100_000
     """Steps between rows of metrics."""
     checkpoint_every: int = 2_000_000

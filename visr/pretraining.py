@@ -106,7 +106,9 @@ class Recorder:
         if before >= 0:
             rate = (num_steps - before) / (now - then)
             columns = ["num_steps", "seconds", "steps_per_second"]
-            append_rows(self._run.timing, columns, [[num_steps, f"{now - then:.3f}", f"{rate:.0f}"]])
+            append_rows(
+                self._run.timing, columns, [[num_steps, f"{now - then:.3f}", f"{rate:.0f}"]]
+            )
 
     def plot(self, values: dict[str, float], num_steps: int) -> None:
         """Hand values to TensorBoard."""

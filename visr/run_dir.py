@@ -1,13 +1,13 @@
 """What a run leaves on disk; nothing else knows the file names.
 
-    config.json                     what was asked for, and the version of this layout
-    metrics.csv                     one row per `log_every` steps; no clock in it, so equal runs are equal files
-    timing.csv                      how fast it went
-    evaluation.csv                  exact fractions of optimal over training (grid worlds)
-    checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
-    portrait.safetensors            what the report draws of phi and psi
-    tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
-    report/, tensorboard/           for people
+config.json                     what was asked for, and the version of this layout
+metrics.csv                     one row per `log_every` steps; no clock in it, so equal runs are equal files
+timing.csv                      how fast it went
+evaluation.csv                  exact fractions of optimal over training (grid worlds)
+checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
+portrait.safetensors            what the report draws of phi and psi
+tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
+report/, tensorboard/           for people
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class RunDir:
         if not run.path.is_dir():
             raise UserError(f"There is no run at {run.path}; `visr pretrain` makes one.")
         if not run.config_file.is_file():
-            raise UserError(f"{run.path} holds no run (no config.json); name a run's own directory.")
+            raise UserError(
+                f"{run.path} holds no run (no config.json); name a run's own directory."
+            )
         run.config()
         return run
 
@@ -108,7 +110,9 @@ class RunDir:
 
     def task_files(self) -> list[Path]:
         """Saved tasks, without their evaluations."""
-        return sorted(p for p in self.tasks.glob("*.json") if not p.name.endswith(".evaluation.json"))
+        return sorted(
+            p for p in self.tasks.glob("*.json") if not p.name.endswith(".evaluation.json")
+        )
 
 
 def evaluation_of(task_file: Path) -> Path:

@@ -135,9 +135,7 @@ def test_steps_that_only_reset_teach_nothing(unroll: Unroll):
     other = masked._replace(action=masked.action.clone())
     other.action[3, 2] = (other.action[3, 2] + 1) % 4
     agent = new_agent()
-    assert same(
-        parameters_after_an_update(agent, masked), parameters_after_an_update(agent, other)
-    )
+    assert same(parameters_after_an_update(agent, masked), parameters_after_an_update(agent, other))
     assert agent.losses(masked).psi.item() != agent.losses(unroll).psi.item()
 
 

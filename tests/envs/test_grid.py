@@ -12,7 +12,8 @@ from gymnasium.vector import AutoresetMode
 
 from visr import envs
 from visr.config import GridConfig, RunConfig
-from visr.envs.grid import GridEnv, GridVectorEnv, GridWorld
+from visr.envs.grid import GridEnv, GridVectorEnv
+from visr.envs.world import GridWorld
 from visr.errors import UserError
 
 UP, LEFT, DOWN, RIGHT = range(4)

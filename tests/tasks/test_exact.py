@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visr.envs.grid import GridWorld
+from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.tasks import exact
 
@@ -95,6 +95,12 @@ def test_the_value_of_a_goal_falls_with_the_distance():
     values = exact.optimal_values(world.transitions, (distance == 0).astype(float), 0.95)
     expected = np.where(distance == 0, 0.95, 0.95 ** (distance - 1.0)) / (1 - 0.95**2)
     assert values == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_slightly_better_goal_is_not_overlooked():
+    # from the middle of a column: up for 1 for ever, or down for 1 + 1e-9 for ever
+    values = exact.optimal_values(GridWorld(3, 1).transitions, np.array([1, 0, 1 + 1e-9]), 0.95)
+    assert values[1] == pytest.approx(20 + 20e-9, abs=1e-12)
 
 
 def test_a_batch_is_the_same_as_one_by_one():

@@ -254,6 +254,7 @@ def test_what_is_too_large_too_deep_or_not_finite_is_refused_at_once(text: str):
         ("row << 2", "'row << 2' uses an operator not allowed"),
         ("1 + 1e13", "'1e13' is too large"),
         ("row + * 2", "invalid syntax at character 7"),
+        ("row +", "invalid syntax at"),
         ("1 / row", "'1 / row' is not a finite number everywhere"),
         ("-" * 40 + "1", "nested more than 30 deep"),
         ("row" * 200, "600 characters long, but at most 500"),

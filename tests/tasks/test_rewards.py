@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visr.envs.grid import GridWorld
+from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.tasks import rewards
 

@@ -46,7 +46,9 @@ def wait_for_checkpoint(process: subprocess.Popen[str], run: RunDir, num_steps: 
 
 def assert_identical(a: RunDir, b: RunDir) -> None:
     """Weights, optimisers, random state, environments: all of the last checkpoint; and all metrics."""
-    (tensors, counts), (others, other_counts) = (checkpoint.load(checkpoint.newest(r)) for r in (a, b))
+    (tensors, counts), (others, other_counts) = (
+        checkpoint.load(checkpoint.newest(r)) for r in (a, b)
+    )
     assert counts == other_counts
     assert tensors.keys() == others.keys()
     for name, tensor in tensors.items():
@@ -122,7 +124,7 @@ class ForgetfulWorld(gymnasium.Env[Any, Any]):
 
 @pytest.fixture
 def forgetful_id() -> Any:
-    gymnasium.register("tests/Forgetful-v0", entry_point=ForgetfulWorld)
+    gymnasium.register("tests/Forgetful-v0", entry_point=lambda **_: ForgetfulWorld())
     yield "tests/Forgetful-v0"
     del gymnasium.registry["tests/Forgetful-v0"]
 

@@ -31,7 +31,9 @@ def test_the_number_of_threads_changes_nothing(tiny: Any, num_threads: int):
 
 def test_another_seed_gives_another_run(tiny: Any):
     first, second = (run_to_the_end(Loop(tiny(num_steps=1_280, seed=s))) for s in (0, 1))
-    assert not torch.equal(first["learner.agent.psi.readout.weight"], second["learner.agent.psi.readout.weight"])
+    assert not torch.equal(
+        first["learner.agent.psi.readout.weight"], second["learner.agent.psi.readout.weight"]
+    )
 
 
 @pytest.mark.parametrize("fields", [{}, {"num_envs": 20}, {"max_episode_steps": 7}])

@@ -15,7 +15,8 @@ from visr.types import Unroll
 def targets(psi: Tensor, cumulant: Tensor, unroll: Unroll, gamma: float, n: int) -> Tensor:
     """y_t = sum_k gamma^k c_{t+k} + gamma^n psi(s_{t+n}, a*, w), a* greedy for w itself.
 
-    psi [T + 1, B, actions, features] of the bootstrapping network, cumulant [T, B, features] -> [T, B, features]
+    psi [T + 1, B, actions, features] of the bootstrapping network,
+    cumulant [T, B, features] -> [T, B, features]
     """
     greedy = (psi @ unroll.w.unsqueeze(-1)).squeeze(-1).argmax(dim=-1)
     discount = gamma * (~unroll.terminated).to(cumulant.dtype)

@@ -37,15 +37,17 @@ class Visr(nn.Module):
 
     def losses(self, unroll: Unroll) -> Losses:
         """loss_psi = sum_i (psi_i - y_i)^2 and loss_phi = -phi . w; psi's gradient stops at phi."""
-        reached = unroll.observation[1:] if self.config.cumulant == "next" else unroll.observation[:-1]
+        reached = (
+            unroll.observation[1:] if self.config.cumulant == "next" else unroll.observation[:-1]
+        )
         phi = self.phi(reached)
         reward = (phi * unroll.w).sum(dim=-1)
         psi = self.psi(unroll.observation, unroll.w)
         with torch.no_grad():
-            future = psi if self.target_psi is None else self.target_psi(unroll.observation, unroll.w)
-            target = n_step_q.targets(
-                future, phi, unroll, self.config.gamma, self.config.n_step
+            future = (
+                psi if self.target_psi is None else self.target_psi(unroll.observation, unroll.w)
             )
+            target = n_step_q.targets(future, phi, unroll, self.config.gamma, self.config.n_step)
         psi_loss = n_step_q.loss(psi, target, unroll)
         phi_loss = -n_step_q.mean_over_steps(reward, unroll)
         metrics = {

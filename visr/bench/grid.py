@@ -6,15 +6,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from visr import presets
 from visr import config as configuration
+from visr import presets
 from visr.config import RunConfig
-from visr.envs.grid import NUM_ACTIONS, GridWorld
+from visr.envs.world import NUM_ACTIONS, GridWorld
 from visr.pretraining import Recorder
 from visr.run_dir import RunDir
 from visr.training.loop import Loop, group_sizes, set_up_thread
@@ -105,14 +106,19 @@ def _acting(config: RunConfig) -> list[Product]:
             *_layers(group * policies, (d, *sizes)),
             (group, d, NUM_ACTIONS * sizes[-1]),
         ]
-        products += [(training.unroll_length, torch.randn(a, b), torch.randn(b, c)) for a, b, c in shapes]
-        readout = torch.randn(group, policies, sizes[-1]), torch.randn(group, sizes[-1], NUM_ACTIONS)
+        products += [
+            (training.unroll_length, torch.randn(a, b), torch.randn(b, c)) for a, b, c in shapes
+        ]
+        readout = (
+            torch.randn(group, policies, sizes[-1]),
+            torch.randn(group, sizes[-1], NUM_ACTIONS),
+        )
         products.append((training.unroll_length, *readout))
     return products
 
 
 def _learning(config: RunConfig) -> list[Product]:
-    """Per update: psi forward and backward on the unrolls (twice forward with a target), phi on all states."""
+    """Per update: psi on the unrolls (forward again for a target network), phi on all states."""
     agent, training = config.agent, config.training
     updates = training.num_envs // training.batch_size
     rows = (training.unroll_length + 1) * training.batch_size
@@ -127,4 +133,4 @@ def _learning(config: RunConfig) -> list[Product]:
 
 
 def _layers(rows: int, sizes: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    return [(rows, a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+    return [(rows, a, b) for a, b in pairwise(sizes)]

@@ -37,6 +37,9 @@ def run(args: list[str]) -> int:
     if chosen.json:
         output.emit(result)
         return 0
-    rows = [(name.replace("_", " "), f"{value:,.3g}" if value < 100 else f"{value:,.0f}") for name, value in result.items()]
+    rows = [
+        (name.replace("_", " "), f"{value:,.3g}" if value < 100 else f"{value:,.0f}")
+        for name, value in result.items()
+    ]
     output.table(f"visr bench grid, preset {chosen.preset}", rows)
     return 0

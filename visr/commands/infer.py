@@ -56,7 +56,12 @@ def run(args: list[str]) -> int:
 
 def slug(text: str) -> str:
     """A file name made of a reward's words."""
-    return re.sub(r"[^a-z0-9]+", "-", Path(text).stem.lower() if "/" in text else text.lower()).strip("-")[:60] or "task"
+    return (
+        re.sub(r"[^a-z0-9]+", "-", Path(text).stem.lower() if "/" in text else text.lower()).strip(
+            "-"
+        )[:60]
+        or "task"
+    )
 
 
 def _show(task: Task, path: Path, run_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from visr.envs.grid import GridVectorEnv, GridWorld
+from visr.envs.grid import GridVectorEnv
+from visr.envs.world import GridWorld
 from visr.errors import UserError
 
 if TYPE_CHECKING:

@@ -78,8 +78,9 @@ class SuccessorFeatures(nn.Module):
 class HiddenLayers(nn.Sequential):
     """Linear layers, each followed by a ReLU in place."""
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """[..., first size] -> [..., last size]"""
+        hidden = input
         for layer in self:
             hidden = layer(hidden).relu_()
         return hidden

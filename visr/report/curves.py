@@ -16,6 +16,8 @@ METRICS = {
     "feature_concentration": "Concentration ‖mean φ‖",
 }
 _LOG_FROM = 20  # a loss that spans more than this factor is shown on a logarithmic axis
+_ROUND = [1, 2, 2.5, 5, 10]  # ticks at these times a power of ten
+_TOP = 1.09  # of the axis: a little above the optimum
 _KINDS = (
     # suffix of the column, label, dashes, width
     ("_gpi", "GPI", "-", 1.5),
@@ -38,7 +40,7 @@ def training(metrics: Columns) -> Figure:
             axes.yaxis.set_minor_formatter(NullFormatter())
             axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         else:
-            axes.yaxis.set_major_locator(MaxNLocator(4))
+            axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
             low = min(0.0, float(np.nanmin(y))) if np.isfinite(y).any() else 0.0
             axes.set_ylim(bottom=low)
         _finish(axes, steps)
@@ -46,20 +48,22 @@ def training(metrics: Columns) -> Figure:
 
 
 def optimal(evaluation: Columns) -> Figure:
-    """Fraction of optimal over steps: a panel for each family; GPI solid, without dashed, the limit dotted."""
+    """Fraction of optimal over steps, a panel a family: GPI solid, without dashed, the limit dotted."""
     families = [f for f in style.FAMILIES if f.key in evaluation]
-    figure = Figure(figsize=(style.WIDTH, 2.35))
-    every = figure.subplots(1, len(families), sharey=True, squeeze=False)[0]
-    figure.subplots_adjust(left=0.065, right=0.895, bottom=0.17, top=0.87, wspace=0.62)
+    figure = Figure(figsize=(style.WIDTH, 2.4))
+    every = figure.subplots(1, len(style.FAMILIES), sharey=True)
+    figure.subplots_adjust(left=0.055, right=0.88, bottom=0.165, top=0.89, wspace=0.6)
+    for axes in every[len(families) :]:
+        axes.remove()  # a small grid has no room for boxes
     low = _lowest(evaluation)
-    for axes, family in zip(every, families, strict=True):
+    every[0].text(0, _TOP, " optimal", va="top", fontsize=7, color=style.MUTED)
+    for axes, family in zip(every[: len(families)], families, strict=True):
         axes.axhline(1, color=style.MUTED, linewidth=0.7)
         axes.axhline(0, color=style.RULE, linewidth=0.7)
         _family(axes, family, evaluation, low)
-        axes.set_ylim(low, 1.04)
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axes.set_ylim(low, _TOP)
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
-        axes.tick_params(labelleft=True)
         style.title(axes, family.title, family.colour)
         _finish(axes, evaluation["num_steps"])
     return figure
@@ -76,7 +80,7 @@ def _family(axes: Axes, family: style.Family, evaluation: Columns, low: float) -
         axes.plot(steps, y, color=colour, ls=dashes, lw=width, marker=marker, markersize=3)
         if np.isfinite(y[-1]):
             ends.append((float(y[-1]), f"{label} {style.number(y[-1])}", colour))
-    heights = _spread([end[0] for end in ends], gap=0.085 * (1.04 - low), top=1.0)
+    heights = _spread([end[0] for end in ends], gap=0.085 * (_TOP - low), top=1.0)
     for (_, text, colour), height in zip(ends, heights, strict=True):
         axes.annotate(
             text, (1, height), (4, 0), xycoords=axes.get_yaxis_transform(),
@@ -87,17 +91,21 @@ def _family(axes: Axes, family: style.Family, evaluation: Columns, low: float) -
 def _finish(axes: Axes, steps: Floats) -> None:
     last = float(steps.max())
     axes.set_xlim(0, last or 1)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short(x)))
+    axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 3, 4, 5, 10]))
+    size, unit = _unit(last)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / size:g}{unit if x else ''}"))
     axes.set_xlabel("steps", fontsize=7.5, labelpad=2)
 
 
 def short(count: float) -> str:
     """A count in few characters: 38.4M, 250k, 12."""
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if count >= size:
-            return f"{float(f'{count / size:.3g}'):g}{unit}"
-    return f"{count:g}"
+    size, unit = _unit(count)
+    return f"{float(f'{count / size:.3g}'):g}{unit}"
+
+
+def _unit(count: float) -> tuple[float, str]:
+    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+    return next(((size, unit) for size, unit in units if count >= size), (1.0, ""))
 
 
 def _marker(steps: Floats) -> str:

@@ -61,9 +61,18 @@ def rewards(portrait: Portrait) -> Figure:
 
 
 def values(portrait: Portrait) -> Figure:
-    """The GPI values of the same tasks in the same order."""
-    scale = Scale.from_least_to_most(portrait.values[:, portrait.free.ravel()])
-    return _sheet(portrait.values, portrait.free, 7, scale, "value V(s)")
+    """The GPI values of the same tasks in the same order, each from its own lowest to its own highest.
+
+    One scale for all would leave most maps flat: tasks differ more in level than states do.
+    """
+    inside = np.where(np.isfinite(portrait.values), portrait.values, np.nan)
+    inside[:, ~portrait.free.ravel()] = np.nan
+    shares = np.stack([_share_of_range(cells) for cells in inside])
+    scale = Scale(style.sequential(), Normalize(0, 1))
+    figure = _sheet(shares, portrait.free, 7, scale, "value V(s), each map on its own scale")
+    bar = figure.axes[-1]
+    bar.set_xticks([0, 1], ["lowest", "highest"])
+    return figure
 
 
 def policy(heading: str, reward: Floats, evaluation: Evaluation, free: Bools) -> Figure:
@@ -72,7 +81,7 @@ def policy(heading: str, reward: Floats, evaluation: Evaluation, free: Bools) ->
     inside = free.ravel()
     panels = (
         ("True reward", reward, Scale.around_zero(reward[inside]), True),
-        ("Reward as the agent sees it, φ·w", seen, Scale.around_zero(seen[inside]), True),
+        ("As the agent sees it: φ·w", seen, Scale.around_zero(seen[inside]), True),
         ("Value of the policy", worth, Scale.from_least_to_most(worth[inside]), False),
     )
     figure, rows = _task_figure(heading, len(panels), free)
@@ -100,7 +109,7 @@ def _sheet(
 ) -> Figure:
     """Maps [K, S] in rows of `columns`, under one scale, over one colour bar; all sizes in inches."""
     rows, edge, gap = math.ceil(len(maps) / columns), 0.06, 0.09
-    above, below = (0.2 if names else 0.0), 0.52
+    above, below = (0.17 if names else 0.0), 0.5
     side = min(1.18, (style.WIDTH - 2 * edge - (columns - 1) * gap) / columns)
     tall = side * _aspect(free)
     width = max(2.6, columns * (side + gap) - gap + 2 * edge)
@@ -124,14 +133,12 @@ def _task_figure(
     heading: str, panels: int, free: Bools
 ) -> tuple[Figure, tuple[list[Axes], list[Axes]]]:
     """A row of maps with a colour bar under each, and a heading over all; all sizes in inches."""
-    edge, gap, above, below = 0.06, 0.16, 0.62, 0.34
+    edge, gap, above, below = 0.12, 0.2, 0.5, 0.34
     side = (style.WIDTH - 2 * edge - 2 * gap) / 3
     tall = side * _aspect(free)
-    width, height = style.WIDTH, tall + above + below
+    width, height = panels * (side + gap) - gap + 2 * edge, tall + above + below
     figure = Figure(figsize=(width, height))
-    figure.text(
-        edge / width, 1 - 0.08 / height, heading, va="top", fontsize=9, fontweight="bold"
-    )
+    figure.text(edge / width, 1 - 0.08 / height, heading, va="top", fontsize=9, fontweight="bold")
     maps, bars = [], []
     for index in range(panels):
         x = (edge + index * (side + gap)) / width
@@ -147,7 +154,8 @@ def _aspect(free: Bools) -> float:
 
 
 def _map(axes: Axes, cells: Floats, free: Bools, scale: Scale) -> None:
-    shown = np.ma.masked_where(~free | ~np.isfinite(cells.reshape(free.shape)), cells.reshape(free.shape))
+    grid = cells.reshape(free.shape)
+    shown = np.ma.masked_where(~free | ~np.isfinite(grid), grid)
     axes.imshow(shown, cmap=scale.colours, norm=scale.limits, interpolation="nearest")
     axes.set(xticks=[], yticks=[], anchor="W")
     for spine in axes.spines.values():
@@ -155,7 +163,9 @@ def _map(axes: Axes, cells: Floats, free: Bools, scale: Scale) -> None:
 
 
 def _bar(figure: Figure, axes: Axes, scale: Scale, label: str = "") -> None:
-    bar = figure.colorbar(ScalarMappable(scale.limits, scale.colours), axes, orientation="horizontal")
+    bar = figure.colorbar(
+        ScalarMappable(scale.limits, scale.colours), axes, orientation="horizontal"
+    )
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     bar.locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
     bar.formatter = FuncFormatter(lambda x, _: f"{x:g}".replace("-", "\N{MINUS SIGN}"))
@@ -179,10 +189,10 @@ def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
     axes.quiver(
         *(columns[moving], rows[moving]),
         *(0.66 * every * right[moving], 0.66 * every * down[moving]),
-        **{"angles": "xy", "units": "xy", "scale_units": "xy", "scale": 1, "pivot": "mid"},
-        **{"width": 0.085 * every, "headwidth": 4, "headlength": 3.6, "headaxislength": 3.2},
-        **{"color": style.INK, "edgecolor": "white", "linewidth": 0.35},
-    )
+        **dict.fromkeys(("angles", "units", "scale_units"), "xy"),
+        scale=1, pivot="mid", width=0.085 * every, headwidth=4, headlength=3.6, headaxislength=3.2,
+        color=style.INK, edgecolor="white", linewidth=0.35,
+    )  # fmt: skip
     size = np.full(int(held.sum()), 0.3 * every)
     dots = EllipseCollection(
         size, size, np.zeros_like(size), units="xy",
@@ -195,6 +205,13 @@ def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
 def _finite(values: Floats) -> Floats:
     finite = values[np.isfinite(values)]
     return finite if finite.size else np.zeros(1)
+
+
+def _share_of_range(cells: Floats) -> Floats:
+    """0 at the least, 1 at the most; a constant map lies in the middle."""
+    finite = _finite(cells)
+    low, high = float(finite.min()), float(finite.max())
+    return (cells - low) / (high - low) if high > low else np.where(np.isfinite(cells), 0.5, np.nan)
 
 
 def _subscript(number: int) -> str:

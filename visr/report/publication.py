@@ -1,1 +1,48 @@
-def write(): ...
+"""From a run directory to a report: read everything, draw everything, and only then write."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from visr.report import load, page, pictures
+from visr.report.load import Record
+from visr.run_dir import RunDir, write_bytes
+
+
+def write(run: Path, out: Path | None = None) -> dict[str, Any]:
+    """Write PNGs and one self-contained index.html into `out` (default: the run's report/); sum it up."""
+    record = load.record(Path(run))
+    drawn = pictures.draw(record)
+    html = page.html(record, drawn).encode("utf-8", "replace")
+    target = RunDir(run).report if out is None else Path(out)
+    for picture in drawn.values():
+        write_bytes(target / picture.file, picture.png)
+    write_bytes(target / "index.html", html)
+    return _summary(record, target / "index.html")
+
+
+def _summary(record: Record, file: Path) -> dict[str, Any]:
+    """JSON-able; what is not a finite number is None."""
+    fractions = record.fraction_of_optimal
+    return {
+        "page": str(file),
+        "run": str(record.path),
+        "env": record.config.env,
+        "num_steps": record.num_steps,
+        "fraction_of_optimal": {name: _finite(x) for name, x in fractions.items()},
+        "tasks": [
+            {
+                "name": saved.task.name,
+                "file": saved.stem,
+                "fraction_of_optimal": saved.evaluation and saved.evaluation.fraction_of_optimal,
+                "r_squared": _finite(saved.task.r_squared),
+            }
+            for saved in record.tasks
+        ],
+    }
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

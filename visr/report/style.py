@@ -1,4 +1,4 @@
-"""How figures look: colours that colour-blind eyes can tell apart, one typeface, the same bytes every time."""
+"""How figures look: colours for colour-blind eyes too, one typeface, the same bytes every time."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Family:
 
 # Okabe and Ito's blue, vermilion and bluish green
 FAMILIES = (
-    Family("span", "Random w", "rewards φ·w, which φ can express", "#0072B2"),
+    Family("span", "Random w", "rewards φ can express", "#0072B2"),
     Family("boxes", "Two boxes", "two 4 × 4 boxes of reward", "#D55E00"),
     Family("goals", "Goal cells", "one rewarded cell", "#009E73"),
 )
 
-_SETTINGS: dict[str, Any] = {
+_SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
     "text.color": INK,

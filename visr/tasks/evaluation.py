@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visr.agents.visr import Visr
-from visr.envs.grid import GridWorld
+from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.tasks import exact, families
 from visr.tasks.task import Task
@@ -37,9 +37,7 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        return {
-            k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self).items()
-        }
+        return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in vars(self).items()}
 
 
 def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool) -> Evaluation:

@@ -105,7 +105,8 @@ def _parse(text: str) -> ast.expr:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = str(error)
         if isinstance(error, SyntaxError):
-            reason = f"{error.msg} at character {error.offset}"
+            place = f"character {error.offset}" if error.offset else "its end"
+            reason = f"{error.msg} at {place}"
         raise UserError(f"Cannot read the expression {short(text)!r}: {reason}.") from error
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from visr.agents.visr import Visr, draw_policies
 from visr.config import RunConfig
 from visr.envs import GRID
-from visr.envs.grid import GridWorld
+from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.ops import sphere
 from visr.ops.regression import RewardSums, solve

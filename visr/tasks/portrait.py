@@ -21,7 +21,7 @@ _SEED = 49
 
 
 def draw(agent: Visr, exact: families.Evaluator) -> dict[str, NDArray]:
-    """phi [S, d]; 49 random w, their rewards phi . w and GPI values over 10 uniform policies [49, S]; walls."""
+    """phi [S, d]; for 49 random w the rewards phi . w and the GPI values over 10 uniform policies [49, S]."""
     world = exact.world
     phi = families.features(agent, world)
     random = torch.Generator().manual_seed(_SEED)

@@ -16,7 +16,7 @@ from visr.errors import UserError
 from visr.tasks import expression
 
 if TYPE_CHECKING:
-    from visr.envs.grid import GridWorld
+    from visr.envs.world import GridWorld
 
 FloatArray = NDArray[np.float64]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -67,7 +67,7 @@ class Loop:
         training = self.config.training
         return self.learner.num_updates * training.batch_size * training.unroll_length
 
-    def rounds(self, num_threads: int | None = None) -> Iterator[Round]:
+    def rounds(self, num_threads: int | None = None) -> Generator[Round]:
         """Act and learn until done; whoever iterates decides when to log, save or stop."""
         num_threads = num_threads or self.config.training.num_threads
         with ThreadPoolExecutor(num_threads, initializer=set_up_thread) as threads:

@@ -19,7 +19,9 @@ from visr.types import Unroll
 class Actor:
     """Acts in its own environments with its own copy of psi, so that learning can go on meanwhile."""
 
-    def __init__(self, config: RunConfig, env: VectorEnv, psi: SuccessorFeatures, seed: int) -> None:
+    def __init__(
+        self, config: RunConfig, env: VectorEnv, psi: SuccessorFeatures, seed: int
+    ) -> None:
         self._config, self.env, self._seed = config, env, seed
         self.psi = copy.deepcopy(psi).requires_grad_(False)
         self._generator = torch.Generator().manual_seed(seed)
@@ -61,13 +63,15 @@ class Actor:
 
     def _empty_unroll(self, length: int, w: Tensor, action: Tensor) -> Unroll:
         seen = self._observation
-        flags = [torch.empty(action.shape, dtype=torch.bool) for _ in range(3)]
+        flag = torch.empty(action.shape, dtype=torch.bool)
         return Unroll(
-            torch.empty(length + 1, *seen.shape, dtype=seen.dtype),
-            action,
-            torch.empty(action.shape),
-            *flags,
-            w,
+            observation=torch.empty(length + 1, *seen.shape, dtype=seen.dtype),
+            action=action,
+            reward=torch.empty(action.shape),
+            terminated=flag,
+            truncated=flag.clone(),
+            is_reset=flag.clone(),
+            w=w,
         )
 
     @property

@@ -1,0 +1,90 @@
+"""The top of the page: what one wants to know first."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visr.report import elements, recipe, style
+from visr.report.elements import text
+from visr.report.load import Record
+
+FAMILY_TASKS, FAMILY_GAMMA = 50, 0.95  # visr.tasks.families, which cannot be asked without torch
+_KINDS = {"_gpi": "with GPI", "": "without GPI", "_planned": "planned on φ·w"}
+
+
+def html(record: Record, name: str) -> str:
+    """The run's name, its headline numbers, and what made it what it is."""
+    training, age = record.config.training, record.num_steps
+    done = f"{age:,} steps" if record.is_finished else f"{age:,} of {training.num_steps:,} steps"
+    parts = [
+        f'<header>\n<p class="eyebrow">VISR, pre-trained without rewards</p>\n<h1>{text(name)}</h1>\n',
+        f'<p class="lead">{text(done)} in <code>{text(record.config.env)}</code>, '
+        f"{record.config.agent.num_features} features, seed {training.seed}. {_told(record)}</p>\n",
+    ]
+    if not record.is_finished:
+        parts.append(elements.note("This run is not finished; go on with", recipe.resume(record)))
+    parts += [_tiles(record), _facts(record), "</header>\n"]
+    return "".join(parts)
+
+
+def _told(record: Record) -> str:
+    count = len(record.tasks)
+    judged = sum(saved.evaluation is not None for saved in record.tasks)
+    if not count:
+        return "No task has been asked of it yet."
+    how_many = "all" if judged == count else f"{judged} of them"
+    return f"Since then {count} task{'s were' if count > 1 else ' was'} asked of it, {how_many} evaluated."
+
+
+def _tiles(record: Record) -> str:
+    """The three families' newest fractions of optimal, acting as the run does."""
+    latest, suffix = record.fraction_of_optimal, "_gpi" if record.config.agent.gpi else ""
+    tiles = []
+    for family in style.FAMILIES:
+        if family.key not in latest:
+            continue
+        shown = latest.get(family.key + suffix, latest[family.key])
+        others = [
+            f"<div><dt>{word}</dt><dd>{style.number(latest[family.key + ending])}</dd></div>\n"
+            for ending, word in _KINDS.items()
+            if family.key + ending in latest
+        ]
+        width = 100 * min(max(shown, 0.0), 1.0) if np.isfinite(shown) else 0
+        tiles.append(
+            f'<section class="tile"><h2>{family.title}</h2>\n<p>{family.explanation}</p>\n'
+            f'<p class="figure">{style.number(shown)}</p>\n<div class="meter" aria-hidden="true">'
+            f'<span style="width: {width:.1f}%; background: {family.colour}"></span></div>\n'
+            f"<dl>\n{''.join(others)}</dl></section>\n"
+        )
+    if not tiles:
+        return ""
+    at = int(record.evaluation["num_steps"][-1])
+    return (
+        f'<div class="tiles">\n{"".join(tiles)}</div>\n<p class="muted">Fraction of optimal at step '
+        f"{at:,}: 0 is what a random policy is worth, 1 what an optimal one is. Exact, not sampled: the mean "
+        f"of {FAMILY_TASKS} tasks a family and all starts, discount {FAMILY_GAMMA:g}.</p>\n"
+    )
+
+
+def _facts(record: Record) -> str:
+    agent, grid, training = record.config.agent, record.config.grid, record.config.training
+    sampling = "uniform" if agent.gpi_distribution == "uniform" else f"vMF, κ = {agent.gpi_kappa:g}"
+    acting = f"GPI, {agent.gpi_samples} neighbours ({sampling})" if agent.gpi else "w's own policy"
+    facts = {
+        "World": f"{grid.height} × {grid.width} cells, {grid.layout}" if record.is_grid else None,
+        "Features φ": f"{agent.num_features}, {agent.features}",
+        "Acting": acting,
+        "Discount γ": f"{agent.gamma:g}",
+        "Returns": f"{agent.n_step}-step",
+        "Hidden layers": " + ".join(map(str, agent.hidden_sizes)),
+        "Batch": f"{training.batch_size} unrolls of {training.unroll_length}",
+        "Speed": _speed(record),
+    }
+    rows = [f"<div><dt>{k}</dt><dd>{text(v)}</dd></div>\n" for k, v in facts.items() if v]
+    return f'<dl class="facts">\n{"".join(rows)}</dl>\n'
+
+
+def _speed(record: Record) -> str | None:
+    rates = record.timing.get("steps_per_second", np.zeros(0))
+    rates = rates[np.isfinite(rates)]
+    return f"{float(np.median(rates)):,.0f} steps/s" if rates.size else None
