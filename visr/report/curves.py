@@ -97,13 +97,8 @@ def _finish(axes: Axes, steps: Floats) -> None:
     axes.set_xlabel("steps", fontsize=7.5, labelpad=2)
 
 
-def short(count: float) -> str:
-    """A count in few characters: 38.4M, 250k, 12."""
-    size, unit = _unit(count)
-    return f"{float(f'{count / size:.3g}'):g}{unit}"
-
-
 def _unit(count: float) -> tuple[float, str]:
+    """What to divide a count of that size by, and the letter that says so."""
     units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
     return next(((size, unit) for size, unit in units if count >= size), (1.0, ""))
 

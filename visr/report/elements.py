@@ -5,13 +5,18 @@ from __future__ import annotations
 import base64
 import html
 import struct
+import unicodedata
 
 from visr.report.pictures import Picture
 
+_INVISIBLE = {"Cc", "Cf", "Cs"}  # controls, formats (as: write from right to left), lone surrogates
+
 
 def text(words: object) -> str:
-    """Anything as text that cannot become markup."""
-    return html.escape(str(words), quote=True)
+    """Anything as text that cannot become markup, and shows all there is to it."""
+    shown = (" " if c.isspace() else c for c in str(words))
+    plain = "".join("\ufffd" if unicodedata.category(c) in _INVISIBLE else c for c in shown)
+    return html.escape(plain, quote=True)
 
 
 def section(title: str, *parts: str) -> str:

@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 
 MOST_FEATURES = 50
 _MOST_ARROWS = 32  # a side; larger grids show every second, third, ... cell's
-_MOVES = np.array([(-1, 0), (0, -1), (1, 0), (0, 1)])  # (row, col): up, left, down, right
+MOVES = np.array([(-1, 0), (0, -1), (1, 0), (0, 1)])  # (row, col): up, left, down, right
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _bar(figure: Figure, axes: Axes, scale: Scale, label: str = "") -> None:
 def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
     """Where each cell's action leads; a dot where a wall or the edge holds the agent."""
     every = math.ceil(max(free.shape) / _MOST_ARROWS)
-    moves = _MOVES[actions]
+    moves = MOVES[actions]
     rows, columns = np.nonzero(free)
     shown = (rows % every == every // 2) & (columns % every == every // 2)
     rows, columns = rows[shown], columns[shown]

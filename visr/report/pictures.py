@@ -62,6 +62,9 @@ def _optimal(record: Record) -> Picture:
 def _portrait(record: Record, portrait: Portrait) -> dict[str, Picture]:
     d, shown = portrait.phi.shape[1], min(portrait.phi.shape[1], maps.MOST_FEATURES)
     first = f"The first {shown} of {d} dimensions" if shown < d else f"All {d} dimensions"
+    origin = "The agent saw only the number of its cell, so whatever is smooth here was learnt."
+    if record.config.agent.features == "random":
+        origin = "They are as they were initialised: this run does not learn φ."
     count = len(portrait.rewards)
     grid = f"{record.config.grid.height} by {record.config.grid.width} grid"
     return {
@@ -69,8 +72,7 @@ def _portrait(record: Record, portrait: Portrait) -> dict[str, Picture]:
             "features.png",
             style.png(maps.features(portrait)),
             f"{first} of the features phi as maps over the {grid}.",
-            f"{first} of φ, one map each: red where it is positive, blue where it is negative. The "
-            "agent saw only the number of its cell, so whatever is smooth here was learnt.",
+            f"{first} of φ, one map each: red where it is positive, blue where it is negative. {origin}",
         ),
         "rewards": Picture(
             "rewards.png",

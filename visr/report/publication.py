@@ -15,7 +15,7 @@ def write(run: Path, out: Path | None = None) -> dict[str, Any]:
     """Write PNGs and one self-contained index.html into `out` (default: the run's report/); sum it up."""
     record = load.record(Path(run))
     drawn = pictures.draw(record)
-    html = page.html(record, drawn).encode("utf-8", "replace")
+    html = page.html(record, drawn).encode()
     target = RunDir(run).report if out is None else Path(out)
     for picture in drawn.values():
         write_bytes(target / picture.file, picture.png)

@@ -81,17 +81,12 @@ def png(figure: Figure) -> bytes:
 def diverging() -> Colormap:
     """Blue below zero, white at zero, red above; the ends kept light enough to write on."""
     whole = matplotlib.colormaps["RdBu_r"](np.linspace(0.06, 0.94, 256))
-    return _with_walls(LinearSegmentedColormap.from_list("diverging", whole))
+    return LinearSegmentedColormap.from_list("diverging", whole).with_extremes(bad=WALL)
 
 
 def sequential() -> Colormap:
     """Viridis, for values."""
-    return _with_walls(matplotlib.colormaps["viridis"].copy())
-
-
-def _with_walls(colours: Colormap) -> Colormap:
-    colours.set_bad(WALL)
-    return colours
+    return matplotlib.colormaps["viridis"].with_extremes(bad=WALL)
 
 
 def title(axes: Axes, text: str, colour: str = INK) -> None:

@@ -70,7 +70,7 @@ thead th { color: var(--muted); font-weight: 500; font-size: 0.82rem; }
 details { border: 1px solid var(--rule); border-radius: 10px; background: var(--card); padding: 0.8rem 1rem; }
 summary { cursor: pointer; font-weight: 600; }
 details h3 { margin-top: 1.4rem; }
-details td:first-child { width: 11.5rem; }
+details table { table-layout: fixed; }
 footer { margin-top: 4rem; padding-top: 1rem; border-top: 1px solid var(--rule); color: var(--muted);
   font-size: 0.85rem; }
 @media (max-width: 40rem) {
@@ -79,7 +79,6 @@ footer { margin-top: 4rem; padding-top: 1rem; border-top: 1px solid var(--rule);
   .tiles { grid-template-columns: 1fr; gap: 0.6rem; }
   .frame { padding: 0.7rem; }
   .frame.wide img { max-width: none; width: 38rem; margin: 0; }
-  details td:first-child { width: 8.5rem; }
 }
 @media print {
   :root { --ground: #fff; --card: #fff; --ink: #000; --muted: #444; --rule: #ccc; --code: #f4f4f4;
@@ -87,8 +86,11 @@ footer { margin-top: 4rem; padding-top: 1rem; border-top: 1px solid var(--rule);
   body { font-size: 10.5pt; }
   main { max-width: none; padding: 0; }
   .tiles { grid-template-columns: repeat(3, 1fr); }
-  figure, .tile, .note, tr { break-inside: avoid; }
-  h2, h3 { break-after: avoid; }
+  figure, .tile, p, tr { break-inside: avoid; }
+  h2, h3, section > p { break-after: avoid; }
+  h2 { margin-top: 1.6rem; }
+  footer { margin-top: 1.6rem; }
+  .frame img { max-height: 15cm; width: auto; }
   .meter, .meter span { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 }
 """

@@ -1,0 +1,106 @@
+"""The floor plan, held: a room imports only from rooms upstream of it."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "visr"
+
+# A room may import itself and what stands here. `cli`, `commands`, `api`, `presets`, `pretraining`
+# and `bench` are the front door: nothing below imports them.
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "config": {"errors"},
+    "types": set(),
+    "ops": {"errors"},
+    "run_dir": {"config", "errors"},
+    "networks": {"errors", "ops", "types"},
+    "agents": {"config", "networks", "ops", "types"},
+    "envs": {"config", "errors"},
+    "training": {"agents", "config", "envs", "errors", "networks", "ops", "run_dir", "types"},
+    "tasks": {"agents", "config", "envs", "errors", "ops", "run_dir"},
+    "report": {"config", "errors", "run_dir", "tasks"},
+    "presets": {"config", "errors"},
+    "pretraining": {"agents", "config", "run_dir", "tasks", "training"},
+    "api": {
+        *("agents", "config", "envs", "errors", "ops", "presets", "pretraining", "run_dir"),
+        *("tasks", "training", "types"),
+    },
+    "bench": {"config", "envs", "presets", "pretraining", "run_dir", "training"},
+    "commands": {
+        *("api", "bench", "config", "envs", "errors", "presets", "pretraining", "report"),
+        *("run_dir", "tasks"),
+    },
+    "cli": {"commands", "errors"},
+    "__init__": {"api", "errors"},
+}
+HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
+LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "presets", "cli"}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> set[tuple[str, bool]]:
+    """(module, at run time) of every import; those under TYPE_CHECKING are not at run time."""
+    tree = ast.parse(path.read_text())
+    guarded = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{a.name}" for a in node.names]
+        elif isinstance(node, ast.Import):
+            names = [a.name for a in node.names]
+        else:
+            continue
+        found |= {(name, node not in guarded) for name in names}
+    return found
+
+
+def rooms_imported(path: Path) -> set[str]:
+    names = [name.split(".") for name, _ in imports(path)]
+    return {parts[1] for parts in names if parts[0] == "visr" and len(parts) > 1}
+
+
+FILES = sorted(ROOT.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_go_one_way(path: Path):
+    room = room_of(path)
+    known = MAY_IMPORT[room] | {room, "__version__"}
+    assert rooms_imported(path) <= known
+
+
+def test_the_floor_plan_has_no_circle():
+    done: set[str] = set()
+    while len(done) < len(MAY_IMPORT):
+        ready = {room for room, needs in MAY_IMPORT.items() if room not in done and needs <= done}
+        assert ready, f"a circle among {sorted(set(MAY_IMPORT) - done)}"
+        done |= ready
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if room_of(p) in LIGHT_ROOMS], ids=str)
+def test_the_light_rooms_import_nothing_heavy(path: Path):
+    heavy = {name for name, at_run_time in imports(path) if at_run_time}
+    assert not {name.split(".")[0] for name in heavy} & HEAVY
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list", "presets"]])
+def test_words_that_need_no_network_do_not_load_torch(arguments: list[str]):
+    code = (
+        "import sys; from visr.cli import main; main(sys.argv[1:]); "
+        "sys.exit(int(any(m in sys.modules for m in ('torch', 'gymnasium', 'matplotlib'))))"
+    )
+    subprocess.run([sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.DEVNULL)
