@@ -24,7 +24,7 @@ from visr.tasks import evaluation, families, infer, rewards
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
 from visr.training import checkpoint
-from visr.training.loop import spec_of
+from visr.training.crew import spec_of
 from visr.types import EnvSpec
 
 
@@ -172,7 +172,7 @@ class Policy:
         batch = batch.unsqueeze(0) if single else batch
         w = torch.as_tensor(self.task.w, dtype=torch.float32).expand(len(batch), -1)
         policies = draw_policies(self._agent.config, w, self._random, self._gpi)
-        values = self._agent.psi.gpi_values(batch, policies, w)
+        values = self._agent.psi.gpi_values(batch, policies, self._agent.psi.fold(w))
         actions = improvement.epsilon_greedy(values, self._epsilon, self._random).numpy()
         return int(actions[0]) if single else actions
 

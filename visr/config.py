@@ -85,10 +85,10 @@ class TrainingConfig:
     """Unrolls per update."""
     seed: int = 0
     """Fixes every random draw of the run."""
-    num_threads: int = 2
-    """Threads that act and learn at the same time; results do not depend on it."""
+    num_processes: int = 1
+    """Processes: one learns and acts a little, the others act; results do not depend on it."""
     num_actor_groups: int = 1
-    """Groups that act in turn; more share out over threads better, fewer make larger batches."""
+    """Groups that the environments act in: one beside the learner, the others in the other processes."""
     log_every: int = 100_000
     """Steps between rows of metrics."""
     checkpoint_every: int = 2_000_000
@@ -135,7 +135,7 @@ _AT_LEAST: dict[str, float] = {
     "unroll_length": 1,
     "batch_size": 1,
     "seed": 0,
-    "num_threads": 1,
+    "num_processes": 1,
     "num_actor_groups": 1,
     "log_every": 1,
     "checkpoint_every": 1,

@@ -12,6 +12,7 @@ from visr.errors import UserError
 # (discount, both learning rates' ratio, no target network), and our choices where both are silent or
 # where we depart from them: docs/deviations.md gives the reasons.
 _GRID = {
+    "max_episode_steps": 39,
     "gamma": 0.95,
     "target_period": 1,
     "psi_learning_rate": 1e-3,
@@ -20,8 +21,9 @@ _GRID = {
     "phi_adam_epsilon": 1e-8,
     "learning_rate_decay": "linear",
     "num_steps": 38_400_000,
-    "num_envs": 256,
+    "num_envs": 512,
     "num_actor_groups": 4,
+    "num_processes": 2,
 }
 
 PRESETS: dict[str, tuple[str, dict[str, object]]] = {
@@ -34,6 +36,7 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
             "num_steps": 20_480,
             "num_envs": 32,
             "num_actor_groups": 2,
+            "num_processes": 1,
             "log_every": 2_560,
             "checkpoint_every": 5_120,
             "evaluate_every": 10_240,

@@ -50,26 +50,27 @@ class Stopped(Exception):
 
 def start(path: str | Path, config: RunConfig, observe: Observer | None = None) -> RunDir:
     """Pre-train from nothing into a new run directory."""
-    loop = Loop(config)
-    run = RunDir.create(path, config)
-    checkpoint.save(run, *loop.state(), num_steps=0)
-    _train(run, loop, Recorder(run), observe)
+    with contextlib.closing(Loop(config)) as loop:
+        run = RunDir.create(path, config)
+        checkpoint.save(run, *loop.state(), num_steps=0)
+        _train(run, loop, Recorder(run), observe)
     return run
 
 
 def resume(
-    path: str | Path, num_threads: int | None = None, observe: Observer | None = None
+    path: str | Path, num_processes: int | None = None, observe: Observer | None = None
 ) -> RunDir:
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
     config = run.config()
     tensors, counts = checkpoint.load(checkpoint.newest(run))
-    loop, recorder = Loop(config), Recorder(run)
-    loop.load_state(tensors, counts)
+    recorder = Recorder(run)
     recorder.load_state(within(tensors, "recorder."))
-    for file in (run.metrics, run.timing, run.evaluation):
-        forget_rows_after(file, loop.num_learned_steps)
-    _train(run, loop, recorder, observe, num_threads)
+    with contextlib.closing(Loop(config, num_processes)) as loop:
+        loop.load_state(tensors, counts)
+        for file in (run.metrics, run.timing, run.evaluation):
+            forget_rows_after(file, loop.num_learned_steps)
+        _train(run, loop, recorder, observe)
     return run
 
 
@@ -143,7 +144,6 @@ def _train(
     loop: Loop,
     recorder: Recorder,
     observe: Observer | None,
-    num_threads: int | None = None,
 ) -> None:
     every = run.config().training
     exact = families.Evaluator.for_environment(loop.config)
@@ -152,7 +152,7 @@ def _train(
     if exact and before == 0:
         evaluation = _evaluate(run, exact, loop.agent, 0, recorder)
     with _stop_requests() as stop, contextlib.closing(recorder):
-        for current in loop.rounds(num_threads):
+        for current in loop.rounds():
             now = loop.num_learned_steps
             recorder.add(current.metrics)
             if _crossed(before, now, every.log_every) or loop.is_done:

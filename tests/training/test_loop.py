@@ -8,13 +8,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from visr.training.loop import Loop, group_sizes, joined, part, total_updates
+from visr.training.crew import LocalCrew, RemoteCrew, group_sizes
+from visr.training.loop import Loop, joined, part, total_updates
+from visr.training.unroll import Actor
 
 
-def run_to_the_end(loop: Loop, num_threads: int | None = None) -> dict[str, Tensor]:
-    for _ in loop.rounds(num_threads):
+def run_to_the_end(loop: Loop) -> dict[str, Tensor]:
+    for _ in loop.rounds():
         pass
-    return loop.state()[0]
+    state = loop.state()[0]
+    loop.close()
+    return state
 
 
 def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
@@ -23,10 +27,12 @@ def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
         assert torch.equal(a[name], b[name]), name
 
 
-@pytest.mark.parametrize("num_threads", [2, 3])
-def test_the_number_of_threads_changes_nothing(tiny: Any, num_threads: int):
-    config = tiny(num_steps=5_120)
-    assert_same_state(run_to_the_end(Loop(config), 1), run_to_the_end(Loop(config), num_threads))
+@pytest.mark.parametrize("num_processes", [2, 3])
+def test_the_number_of_processes_changes_nothing(tiny: Any, num_processes: int):
+    config = tiny(num_steps=5_120, num_actor_groups=4)
+    alone, together = Loop(config, num_processes=1), Loop(config, num_processes)
+    assert len(together.crews) == num_processes
+    assert_same_state(run_to_the_end(alone), run_to_the_end(together))
 
 
 def test_another_seed_gives_another_run(tiny: Any):
@@ -44,7 +50,6 @@ def test_a_loop_goes_on_from_its_state_as_if_never_stopped(tiny: Any, fields: di
     rounds = stopped.rounds()
     for _ in range(3):
         next(rounds)
-    rounds.close()
     tensors, counts = stopped.state()
     resumed.load_state({k: v.clone() for k, v in tensors.items()}, counts)
     assert_same_state(run_to_the_end(resumed), expected)
@@ -54,10 +59,10 @@ def test_every_unroll_is_learnt_from_once_and_in_order(tiny: Any, monkeypatch: p
     # 20 environments, batches of 32: unrolls wait until a batch is full, none is lost or doubled.
     loop = Loop(tiny(num_steps=6_400, num_envs=20, num_actor_groups=2))
     collected, learnt = [], []
-    for actor in loop.actors:
+    for actor in actors_of(loop):
         monkeypatch.setattr(actor, "collect", _noting(actor.collect, collected))
     monkeypatch.setattr(loop.learner, "update", _noting(loop.learner.update, learnt, given=True))
-    for _ in loop.rounds(num_threads=1):
+    for _ in loop.rounds():
         pass
     assert len(learnt) == 5 == total_updates(loop.config)
     sent = torch.cat([unroll.w for unroll in collected])
@@ -76,7 +81,7 @@ def _noting(function: Any, log: list[Any], given: bool = False) -> Any:
 
 def test_unrolls_follow_the_world(tiny: Any):
     loop = Loop(tiny(max_episode_steps=7))
-    actor = loop.actors[0]
+    actor = actors_of(loop)[0]
     unrolls = [actor.collect() for _ in range(2)]
     table = torch.from_numpy(actor.env.unwrapped.world.transitions)  # pyright: ignore
     for u in unrolls:
@@ -92,7 +97,7 @@ def test_unrolls_follow_the_world(tiny: Any):
 
 def test_actors_act_with_the_weights_of_the_rounds_start(tiny: Any):
     loop = Loop(tiny())
-    actor = loop.actors[0]
+    actor = actors_of(loop)[0]
     with torch.no_grad():
         for parameter in loop.agent.psi.parameters():
             parameter.add_(1.0)
@@ -104,24 +109,40 @@ def test_actors_act_with_the_weights_of_the_rounds_start(tiny: Any):
 
 
 def test_epsilon_one_acts_uniformly_and_zero_greedily(tiny: Any):
-    random = Loop(tiny(epsilon=1.0)).actors[0].collect()
+    random = actors_of(Loop(tiny(epsilon=1.0)))[0].collect()
     counts = torch.bincount(random.action.flatten(), minlength=4) / random.action.numel()
     assert counts.min() > 0.2
     loop = Loop(tiny(epsilon=0.0, gpi=False))
-    unroll = loop.actors[0].collect()
+    unroll = actors_of(loop)[0].collect()
     with torch.inference_mode():
         psi = loop.agent.psi(unroll.observation[:-1], unroll.w)
         q = (psi @ unroll.w.unsqueeze(-1)).squeeze(-1)
     assert torch.equal(q.argmax(-1), unroll.action)
 
 
-def test_groups_share_environments_evenly():
-    assert group_sizes(100, 3) == [34, 33, 33]
-    assert group_sizes(4, 4) == [1, 1, 1, 1]
+def test_groups_share_environments_evenly(tiny: Any):
+    assert group_sizes(tiny(num_envs=100, num_actor_groups=3)) == [34, 33, 33]
+    assert group_sizes(tiny(num_envs=4, num_actor_groups=4)) == [1, 1, 1, 1]
+
+
+def test_an_acting_process_that_dies_is_named(tiny: Any):
+    loop = Loop(tiny(), num_processes=2)
+    child = loop.crews[1]
+    assert isinstance(child, RemoteCrew)
+    child.process.kill()
+    with pytest.raises(RuntimeError, match="ended unexpectedly"):
+        next(loop.rounds())
+    loop.close()
+
+
+def actors_of(loop: Loop) -> list[Actor]:
+    (crew,) = loop.crews
+    assert isinstance(crew, LocalCrew)
+    return list(crew.actors.values())
 
 
 def test_parts_of_a_join_are_what_was_joined(tiny: Any):
-    unrolls = [actor.collect() for actor in Loop(tiny()).actors]
+    unrolls = [actor.collect() for actor in actors_of(Loop(tiny()))]
     whole = joined(unrolls)
     assert whole is not None
     for mine, theirs in zip(part(whole, 16, 32), unrolls[1], strict=True):

@@ -18,7 +18,7 @@ def targets(psi: Tensor, cumulant: Tensor, unroll: Unroll, gamma: float, n: int)
     psi [T + 1, B, actions, features] of the bootstrapping network,
     cumulant [T, B, features] -> [T, B, features]
     """
-    greedy = (psi @ unroll.w.unsqueeze(-1)).squeeze(-1).argmax(dim=-1)
+    greedy = (psi * unroll.w.unsqueeze(-2)).sum(dim=-1).argmax(dim=-1)
     discount = gamma * (~unroll.terminated).to(cumulant.dtype)
     return returns.n_step(cumulant, discount, chosen(psi, greedy), n, cut=unroll.truncated)
 

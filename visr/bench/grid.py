@@ -18,7 +18,8 @@ from visr.config import RunConfig
 from visr.envs.world import NUM_ACTIONS, GridWorld
 from visr.pretraining import Recorder
 from visr.run_dir import RunDir
-from visr.training.loop import Loop, group_sizes, set_up_thread
+from visr.training.crew import group_sizes
+from visr.training.loop import Loop
 
 _TURNS = 5
 _ENDLESS = 10**12
@@ -54,16 +55,16 @@ def measure(preset: str, seconds: float) -> dict[str, float]:
         "steps_per_second": full,
         "limit_steps_per_second": limit,
         "ratio": full / limit,
-        "num_threads": config.training.num_threads,
+        "num_processes": config.training.num_processes,
     }
 
 
 def _take_turns(
     train: Callable[[], int], products: Callable[[], int], config: RunConfig, seconds: float
 ) -> tuple[float, float]:
-    threads = config.training.num_threads
+    threads = config.training.num_processes
     steps, spent = [0, 0], [0.0, 0.0]
-    with ThreadPoolExecutor(threads, initializer=set_up_thread) as pool:
+    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
 
         def bare() -> int:
             return sum(pool.map(lambda _: products(), range(threads)))
@@ -101,7 +102,7 @@ def _acting(config: RunConfig) -> list[Product]:
     agent, training = config.agent, config.training
     policies = 1 + agent.gpi_samples if agent.gpi else 1
     d, sizes, products = agent.num_features, agent.hidden_sizes, []
-    for group in group_sizes(training.num_envs, training.num_actor_groups):
+    for group in group_sizes(config):
         shapes = [
             *_layers(group * policies, (d, *sizes)),
             (group, d, NUM_ACTIONS * sizes[-1]),

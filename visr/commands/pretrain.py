@@ -55,8 +55,8 @@ def run(args: list[str]) -> int:
     try:
         with output.training_progress() as observe:
             if chosen.resume is not None:
-                threads = chosen.training.num_threads
-                directory = pretraining.resume(chosen.resume, threads, observe)
+                processes = chosen.training.num_processes
+                directory = pretraining.resume(chosen.resume, processes, observe)
             else:
                 path = chosen.out or api.default_path(config)
                 directory = pretraining.start(path, config, observe)
@@ -98,7 +98,7 @@ def _refuse_changes(before: Options, after: Options) -> None:
     """A resumed run ends as it would have; only what cannot change its result may change."""
     for name, section in {"env": "", **field_names()}.items():
         old, new = (getattr(o, section) if section else o for o in (before, after))
-        if name != "num_threads" and getattr(old, name) != getattr(new, name):
+        if name != "num_processes" and getattr(old, name) != getattr(new, name):
             raise UserError(
                 f"{name} = {getattr(new, name)!r} differs from the run's {getattr(old, name)!r}; "
                 "--resume goes on with a run as it is, so start a new one with --out instead."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from gymnasium import spaces
@@ -12,6 +13,15 @@ from torch.nn import functional
 from visr.networks import torsos
 from visr.ops import sphere
 from visr.types import EnvSpec
+
+
+class FoldedReadout(NamedTuple):
+    """psi's last layer with a task multiplied in: hidden -> psi . w."""
+
+    weight: Tensor
+    """[N, hidden, actions]"""
+    bias: Tensor
+    """[N, actions]"""
 
 
 class Features(nn.Module):
@@ -37,7 +47,7 @@ class Features(nn.Module):
         return functional.embedding(observation, self._embed(every_state))
 
     def _embed(self, observation: Tensor) -> Tensor:
-        hidden = (self.observation(observation) + self.bias).relu_()
+        hidden = (self.observation(observation) + self.bias).relu()
         return sphere.normalise(self.readout(self.body(hidden)))
 
 
@@ -58,31 +68,41 @@ class SuccessorFeatures(nn.Module):
 
     def forward(self, observation: Tensor, w: Tensor) -> Tensor:
         """observation [*batch, ...], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
-        hidden = self.body((self.observation(observation) + self.task(w)).relu_())
+        hidden = self.body((self.observation(observation) + self.task(w)).relu())
         return self.readout(hidden).unflatten(-1, (self.num_actions, self.num_features))
 
-    def gpi_values(self, observation: Tensor, policies: Tensor, w: Tensor) -> Tensor:
-        """max_i psi(o, a, w_i) . w, with w folded into the last layer instead of forming psi.
+    def fold(self, w: Tensor) -> FoldedReadout:
+        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]
 
-        observation [N, ...], policies [N, P, features], w [N, features] -> [N, actions]
+        A task lasts for many steps, so this is done once and used for all of them.
+        """
+        shape = (self.num_actions, self.num_features)
+        weight, bias = (
+            self.readout.weight.unflatten(0, shape),
+            self.readout.bias.unflatten(0, shape),
+        )
+        folded = (w @ weight.transpose(0, 1).flatten(1)).unflatten(1, (self.num_actions, -1))
+        return FoldedReadout(folded.transpose(1, 2), w @ bias.T)
+
+    def gpi_values(self, observation: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """max_i psi(o, a, w_i) . w, judged on the task whose readout was folded; psi is never formed.
+
+        observation [N, ...], policies [N, P, features] -> [N, actions]
         """
         hidden = self.task(policies).add_(self.observation(observation).unsqueeze(1)).relu_()
-        hidden = self.body(hidden)
-        weight = self.readout.weight.unflatten(0, (self.num_actions, self.num_features))
-        bias = self.readout.bias.unflatten(0, (self.num_actions, self.num_features))
-        task_weight = (w @ weight.transpose(0, 1).flatten(1)).unflatten(1, (self.num_actions, -1))
-        values = torch.bmm(hidden, task_weight.transpose(1, 2)).amax(dim=1)
-        return values + w @ bias.T
+        for layer in self.body:
+            hidden = layer(hidden).relu_()
+        return torch.bmm(hidden, readout.weight).amax(dim=1).add_(readout.bias)
 
 
 class HiddenLayers(nn.Sequential):
-    """Linear layers, each followed by a ReLU in place."""
+    """Linear layers, each followed by a ReLU (not in place: autograd would copy to undo it)."""
 
     def forward(self, input: Tensor) -> Tensor:
         """[..., first size] -> [..., last size]"""
         hidden = input
         for layer in self:
-            hidden = layer(hidden).relu_()
+            hidden = layer(hidden).relu()
         return hidden
 
 

@@ -17,6 +17,8 @@ def n_step(
     sequence breaks after that arrival (truncated): bootstrap there and do not look beyond.
     """
     features = (1,) * (cumulant.ndim - discount.ndim)
+    if n == 1:
+        return torch.addcmul(cumulant, discount.view(*discount.shape, *features), value[1:])
     last = torch.zeros_like(discount, dtype=torch.bool) if cut is None else cut.clone()
     last[-1] = True
     last, discount = last.view(*last.shape, *features), discount.view(*discount.shape, *features)

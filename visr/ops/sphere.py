@@ -32,20 +32,21 @@ def vmf_sample(
     """
     if not 0 <= kappa < math.inf:
         raise ValueError(f"kappa = {kappa} is no concentration; it must be finite and at least 0.")
-    d = mu.shape[-1]
-    mus = mu.reshape(-1, d)
-    x, accepted = _vmf_propose(mus[:, None].expand(-1, num_samples, d), kappa, generator)
-    x = x.view(-1, d)
+    # Components come first: sums over d then run along memory, which is much quicker.
+    mus = mu.reshape(-1, mu.shape[-1]).T.contiguous()
+    d, num_mus = mus.shape
+    x, accepted = _vmf_propose(mus[:, None].expand(d, num_samples, num_mus), kappa, generator)
+    x = x.view(d, num_samples * num_mus)
     missing = accepted.logical_not_().flatten().nonzero().squeeze(-1)
     while len(missing):
-        again, accepted = _vmf_propose(mus[missing // num_samples], kappa, generator)
-        x.index_copy_(0, missing, again)
+        again, accepted = _vmf_propose(mus[:, missing % num_mus], kappa, generator)
+        x.index_copy_(1, missing, again)
         missing = missing[~accepted]
-    return x.view(*mu.shape[:-1], num_samples, d)
+    return x.view(d, num_samples, num_mus).permute(2, 1, 0).reshape(*mu.shape[:-1], num_samples, d)
 
 
 def _vmf_propose(mu: Tensor, kappa: float, generator: Generator | None) -> tuple[Tensor, Tensor]:
-    """One draw for every mu [..., d] from Wood's envelope, and whether the vMF density accepts it.
+    """One draw for every mu [d, ...] from Wood's envelope, and whether the vMF density accepts it.
 
     The envelope's cosine t = mu . x has a density prop. to (1 - t^2)^{(d-3)/2} (1 - b t)^{1-d}.
     That is how a uniform direction u looks after a Lorentz boost along mu with velocity b (the
@@ -57,15 +58,15 @@ def _vmf_propose(mu: Tensor, kappa: float, generator: Generator | None) -> tuple
     which turns his test kappa (t - b) + (d - 1) log((1 - b t) / (1 - b^2)) >= log U into
     (d - 1) (1 - h + log h) >= log U with h = 1 / (1 + b y): nothing large, whatever kappa.
     """
-    d = mu.shape[-1]
+    d = len(mu)
     b = 2 * kappa / (d - 1 + math.hypot(2 * kappa, d - 1))
     s = math.sqrt((1 - b) * (1 + b))
     x = torch.randn(mu.shape, generator=generator, dtype=mu.dtype, device=mu.device)  # u = x / |x|
-    norm = torch.linalg.vector_norm(x, dim=-1)
-    y = torch.linalg.vecdot(x, mu).div_(norm)
+    norm = x.square().sum(dim=0).sqrt_()
+    y = (x * mu).sum(dim=0).div_(norm)
     h = (b * y).add_(1).reciprocal_()
     along = (b + (1 - s) * y).mul_(h)
-    x.mul_((s * h / norm).unsqueeze(-1)).addcmul_(along.unsqueeze(-1), mu)
+    x.mul_(s * h / norm).addcmul_(along, mu)
     log_u = torch.rand(y.shape, generator=generator, dtype=mu.dtype, device=mu.device).log_()
     accepted = (h.log() - h).add_(1).mul_(d - 1) >= log_u  # NaN is never accepted
     return x, accepted

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from collections.abc import Generator
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from gymnasium.spaces import Discrete
 from torch import Tensor
 
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
+from visr.training.crew import muster, spec_of
 from visr.training.learner import Learner, within
-from visr.training.unroll import Actor
 from visr.types import EnvSpec, Unroll
 
 
@@ -36,25 +34,22 @@ class Loop:
 
     In one round the learner works through the unrolls that are waiting, 32 at a time, while every actor
     collects the next ones with the weights from the round's start. The lag is fixed, and so is the order
-    of unrolls: results do not depend on the number of threads or on who is faster.
+    of unrolls: results do not depend on the number of processes or on who is faster.
     """
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: RunConfig, num_processes: int | None = None) -> None:
         self.config = config
-        seeds = np.random.SeedSequence(config.training.seed).generate_state(
-            1 + config.training.num_actor_groups
-        )
-        sizes = group_sizes(config.training.num_envs, config.training.num_actor_groups)
-        group_envs = [envs.make_vec(config, size) for size in sizes]
-        self.spec = spec_of(group_envs[0])
-        self.agent = new_agent(config, self.spec, int(seeds[0]))
+        self.spec = spec_of(envs.make_vec(config, 1))
+        self.agent = new_agent(config, self.spec)
         self.learner = Learner(self.agent, total_updates(config))
-        self.actors = [
-            Actor(config, env, self.agent.psi, int(seed))
-            for env, seed in zip(group_envs, seeds[1:], strict=True)
-        ]
+        self.crews = muster(config, self.agent.psi, num_processes or config.training.num_processes)
         self.num_steps = 0
         self._waiting: Unroll | None = None
+
+    def close(self) -> None:
+        """Let go of acting processes."""
+        for crew in self.crews:
+            crew.close()
 
     @property
     def is_done(self) -> bool:
@@ -67,20 +62,19 @@ class Loop:
         training = self.config.training
         return self.learner.num_updates * training.batch_size * training.unroll_length
 
-    def rounds(self, num_threads: int | None = None) -> Generator[Round]:
+    def rounds(self) -> Generator[Round]:
         """Act and learn until done; whoever iterates decides when to log, save or stop."""
-        num_threads = num_threads or self.config.training.num_threads
-        with ThreadPoolExecutor(num_threads, initializer=set_up_thread) as threads:
-            while not self.is_done:
-                yield self._round(threads)
+        torch.set_num_threads(1)  # small matrices want one core
+        torch.set_flush_denormal(True)
+        while not self.is_done:
+            yield self._round()
 
-    def _round(self, threads: ThreadPoolExecutor) -> Round:
-        for actor in self.actors:
-            actor.refresh(self.agent.psi)
-        actors = [] if self._has_enough() else self.actors
-        jobs: list[Callable[[], Any]] = [self._learn, *(actor.collect for actor in actors)]
-        futures = [threads.submit(job) for job in jobs]
-        (metrics, rest), *collected = [future.result() for future in futures]
+    def _round(self) -> Round:
+        crews = [] if self._has_enough() else self.crews
+        for crew in crews:
+            crew.begin(self.agent.psi)
+        metrics, rest = self._learn()
+        collected = [unroll for crew in crews for unroll in crew.collect()]
         self._waiting = joined([*rest, *collected])
         self.num_steps += sum(unroll.num_steps for unroll in collected)
         return Round(self.num_steps, self.learner.num_updates, metrics)
@@ -105,8 +99,8 @@ class Loop:
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """All tensors and counts from which the run goes on as if never stopped."""
         tensors = {f"learner.{k}": v for k, v in self.learner.state().items()}
-        for index, actor in enumerate(self.actors):
-            tensors |= {f"actor{index}.{k}": v for k, v in actor.state().items()}
+        for crew in self.crews:
+            tensors |= crew.state()
         if self._waiting is not None:
             tensors |= {f"waiting.{k}": v for k, v in self._waiting._asdict().items()}
         return tensors, {"num_steps": self.num_steps, "num_updates": self.learner.num_updates}
@@ -115,52 +109,34 @@ class Loop:
         """The inverse of `state`."""
         self.num_steps = counts["num_steps"]
         self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
-        for index, actor in enumerate(self.actors):
-            actor.load_state(within(tensors, f"actor{index}."), self.num_steps)
+        for crew in self.crews:
+            crew.load_state(tensors, self.num_steps)
         waiting = within(tensors, "waiting.")
         self._waiting = Unroll(**waiting) if waiting else None
 
     @property
     def remembers(self) -> bool:
         """Whether the state is complete at any time, and not only right after a restart."""
-        return all(actor.remembers for actor in self.actors)
+        return all(crew.remembers for crew in self.crews)
 
     def restart_forgetful_environments(self) -> None:
         """Reset and reseed environments whose state cannot be saved, so that a resumed run can follow."""
-        for actor in self.actors:
-            if not actor.remembers:
-                actor.restart(self.num_steps)
+        for crew in self.crews:
+            crew.restart(self.num_steps)
 
 
-def set_up_thread() -> None:
-    """Small matrices want one core each; torch keeps both settings per thread."""
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-
-
-def new_agent(config: RunConfig, spec: EnvSpec, seed: int) -> Visr:
+def new_agent(config: RunConfig, spec: EnvSpec) -> Visr:
     """An agent whose initial weights depend on nothing but the seed."""
+    seed = int(np.random.SeedSequence([config.training.seed, 0]).generate_state(1)[0])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return Visr(config.agent, spec)
-
-
-def spec_of(env: Any) -> EnvSpec:
-    """The spaces of one environment of a vector."""
-    actions = env.single_action_space
-    assert isinstance(actions, Discrete)
-    return EnvSpec(env.single_observation_space, int(actions.n))
 
 
 def total_updates(config: RunConfig) -> int:
     """Updates until `num_steps` have been learnt from."""
     training = config.training
     return math.ceil(training.num_steps / (training.batch_size * training.unroll_length))
-
-
-def group_sizes(num_envs: int, num_groups: int) -> list[int]:
-    """`num_envs` shared out as evenly as possible."""
-    return [num_envs // num_groups + (i < num_envs % num_groups) for i in range(num_groups)]
 
 
 def part(unroll: Unroll, start: int, stop: int) -> Unroll:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +26,8 @@ class Actor:
         self._config, self.env, self._seed = config, env, seed
         self.psi = copy.deepcopy(psi).requires_grad_(False)
         self._generator = torch.Generator().manual_seed(seed)
-        self._observation = torch.as_tensor(env.reset(seed=seed)[0])
-        self._ended = torch.zeros(env.num_envs, dtype=torch.bool)
+        self._observation: np.ndarray = env.reset(seed=seed)[0]
+        self._ended = np.zeros(env.num_envs, dtype=np.bool_)
 
     @torch.inference_mode()
     def refresh(self, psi: SuccessorFeatures) -> None:
@@ -41,28 +42,24 @@ class Actor:
         batch, random = self.env.num_envs, self._generator
         w = sphere.uniform(batch, d=agent.num_features, generator=random)
         policies = draw_policies(agent, w.expand(length, *w.shape), random)
-        explores = torch.rand(length, batch, generator=random) < agent.epsilon
+        exploits = (torch.rand(length, batch, generator=random) >= agent.epsilon).numpy()
         action = torch.randint(self.psi.num_actions, (length, batch), generator=random)
-        unroll = self._empty_unroll(length, w, action)
+        unroll, readout = self._empty_unroll(length, w, action), self.psi.fold(w)
+        # The environments speak numpy, and small writes are quicker there: same memory, other words.
+        record: Any = Unroll(*(field.numpy() for field in unroll))
         for t in range(length):
-            unroll.observation[t] = self._observation
-            unroll.is_reset[t] = self._ended
-            greedy = self.psi.gpi_values(self._observation, policies[t], w).argmax(dim=-1)
-            action[t] = torch.where(explores[t], action[t], greedy)
-            self._step(t, unroll)
-        unroll.observation[length] = self._observation
+            record.observation[t], record.is_reset[t] = self._observation, self._ended
+            greedy = self.psi.gpi_values(unroll.observation[t], policies[t], readout).argmax(dim=-1)
+            np.copyto(record.action[t], greedy.numpy(), where=exploits[t])
+            self._observation, record.reward[t], record.terminated[t], record.truncated[t], _ = (
+                self.env.step(record.action[t])
+            )
+            self._ended = record.terminated[t] | record.truncated[t]
+        record.observation[length] = self._observation
         return unroll
 
-    def _step(self, t: int, unroll: Unroll) -> None:
-        observation, reward, terminated, truncated, _ = self.env.step(unroll.action[t].numpy())
-        self._observation = torch.as_tensor(observation)
-        unroll.reward[t] = torch.as_tensor(reward)
-        unroll.terminated[t] = torch.as_tensor(terminated)
-        unroll.truncated[t] = torch.as_tensor(truncated)
-        torch.logical_or(unroll.terminated[t], unroll.truncated[t], out=self._ended)
-
     def _empty_unroll(self, length: int, w: Tensor, action: Tensor) -> Unroll:
-        seen = self._observation
+        seen = torch.as_tensor(self._observation)
         flag = torch.empty(action.shape, dtype=torch.bool)
         return Unroll(
             observation=torch.empty(length + 1, *seen.shape, dtype=seen.dtype),
@@ -82,23 +79,27 @@ class Actor:
     def restart(self, num_steps: int) -> None:
         """Begin new episodes, in a way that only the run's seed and its age decide."""
         seed = int(np.random.SeedSequence([self._seed, num_steps]).generate_state(1)[0])
-        self._observation = torch.as_tensor(self.env.reset(seed=seed)[0])
-        self._ended = torch.zeros_like(self._ended)
+        self._observation = self.env.reset(seed=seed)[0]
+        self._ended = np.zeros_like(self._ended)
 
     def state(self) -> dict[str, Tensor]:
         """All that determines what comes next, given the learner's weights."""
         tensors = {"generator": self._generator.get_state()}
         if self.remembers:
-            tensors |= {"observation": self._observation.clone(), "ended": self._ended.clone()}
+            arrays = {"observation": self._observation, "ended": self._ended}
             env_state: dict[str, np.ndarray] = self.env.unwrapped.state()  # pyright: ignore
-            tensors |= {f"env.{k}": torch.from_numpy(v) for k, v in env_state.items()}
+            arrays |= {f"env.{k}": v for k, v in env_state.items()}
+            tensors |= {k: torch.from_numpy(v.copy()) for k, v in arrays.items()}
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
         """Go on from `state()`; environments that cannot be put back begin anew, as they did then."""
         self._generator.set_state(tensors["generator"])
         if self.remembers:
-            self._observation, self._ended = tensors["observation"], tensors["ended"]
+            self._observation, self._ended = (
+                tensors["observation"].numpy(),
+                tensors["ended"].numpy(),
+            )
             env_state = {k[4:]: v.numpy() for k, v in tensors.items() if k.startswith("env.")}
             self.env.unwrapped.load_state(env_state)  # pyright: ignore
         else:
