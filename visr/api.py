@@ -93,6 +93,8 @@ class Run:
             wanted = rewards.parse(reward, world)
         else:
             wanted = rewards.from_array(reward, world)
+        if unknown := set(fields) - set(vars(self.config.inference)):
+            raise UserError(f"infer takes centred and ridge, but not {', '.join(sorted(unknown))}.")
         inference = configuration.replace(self.config, **fields).inference
         task = infer.by_regression(
             families.features(self.agent, world)[world.free],
@@ -129,14 +131,16 @@ class Run:
 
     def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
         """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
-        task = torch.as_tensor(np.asarray(w), dtype=torch.float32)
-        if task.shape[-1] != self.config.agent.num_features:
+        states, task = self._tensor(observations), np.asarray(w)
+        batch = states.shape[: states.ndim - len(self.agent.spec.observation_space.shape or ())]
+        d = self.config.agent.num_features
+        if task.dtype.kind not in "iuf" or task.shape not in ((d,), (*batch, d)):
             raise UserError(
-                f"w has {task.shape[-1]} components and this run has "
-                f"{self.config.agent.num_features} features; give one number per feature."
+                f"w has shape {task.shape} and this run has {d} features; give {d} numbers, "
+                "or as many for each observation."
             )
         with torch.inference_mode():
-            return self.agent.psi(self._tensor(observations), task).numpy()
+            return self.agent.psi(states, torch.as_tensor(task, dtype=torch.float32)).numpy()
 
     def _tensor(self, observations: ArrayLike) -> torch.Tensor:
         return _observations(self.agent.spec, observations)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -22,17 +23,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; 0 is success, 2 is input that cannot be used, 130 and 143 are clean stops."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return _run(args)
+        code = _run(args)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a reader who has gone or a full disk shows here, not at the very end
+        return code
     except UserError as error:
-        print(f"visr: {_sentence(str(error))}", file=sys.stderr)
-        return 2
+        return _refuse(str(error))
     except KeyboardInterrupt:
         print("visr: Interrupted.", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Whoever read our output has gone; point stdout elsewhere so that closing it stays silent.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_stdout()
         return 1
+    except OSError as error:
+        _abandon_stdout()
+        reason = error.strerror or str(error)
+        where = "the output" if error.filename is None else error.filename
+        return _refuse(f"The system refuses {where}: {reason}; choose another place.")
+
+
+def _refuse(text: str) -> int:
+    print(f"visr: {_sentence(text)}", file=sys.stderr)
+    return 2
+
+
+def _abandon_stdout() -> None:
+    """Point stdout elsewhere, so that what it still holds does not complain when Python closes it."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(args: list[str]) -> int:
@@ -51,7 +69,10 @@ def _run(args: list[str]) -> int:
         near = difflib.get_close_matches(verb, _VERBS, n=1)
         hint = f"did you mean `visr {near[0]}`?" if near else "`visr --help` lists what there is."
         raise UserError(f"There is no command `{verb}`; {hint}")
-    return _load(verb)(rest)
+    try:
+        return _load(verb)(rest)
+    except SystemExit as stop:  # how the options' parser says that help has been given
+        return int(stop.code or 0)
 
 
 def _load(verb: str) -> Callable[[list[str]], int]:
@@ -77,9 +98,8 @@ def _help() -> str:
 
 
 def _sentence(text: str) -> str:
-    """One line with a capital and a full stop."""
+    """One line with a full stop; its first letter stays, for it may begin a path or a field's name."""
     line = " ".join(text.split())
-    line = line[:1].upper() + line[1:]
     return line if line.endswith((".", "?", "!")) else f"{line}."
 
 

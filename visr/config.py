@@ -67,6 +67,8 @@ class AgentConfig:
     """Adam's step size for phi."""
     phi_adam_epsilon: float = 1e-3
     """Adam's epsilon for phi."""
+    phi_num_steps: int = 0
+    """Steps after which phi rests, its step size falling linearly until then; 0: it learns to the end."""
     learning_rate_decay: Literal["none", "linear"] = "none"
     """Step sizes stay constant, or fall linearly to zero over `num_steps`."""
 
@@ -130,6 +132,7 @@ _AT_LEAST: dict[str, float] = {
     "gpi_kappa": 0,
     "n_step": 1,
     "target_period": 1,
+    "phi_num_steps": 0,
     "num_steps": 1,
     "num_envs": 1,
     "unroll_length": 1,
@@ -149,6 +152,14 @@ _POSITIVE = (
     "phi_adam_epsilon",
 )
 _FRACTIONS = ("epsilon", "gamma")
+_LARGEST = 2**63 - 1
+"""Of any whole number: what 64 bits hold."""
+_SIZES = (
+    *("height", "width", "num_features", "gpi_samples", "num_envs", "unroll_length", "batch_size"),
+    *("num_processes", "num_actor_groups"),
+)
+_LARGEST_SIZE = 10**6
+"""Of what is held in memory, and of a hidden layer: a slip of the finger, not a wish."""
 
 
 def field_names() -> dict[str, str]:
@@ -166,7 +177,7 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
     for name, value in fields.items():
         if name not in known:
             raise UserError(_unknown_field(name, known))
-        changes.setdefault(known[name], {})[name] = value
+        changes.setdefault(known[name], {})[name] = tuple(value) if type(value) is list else value
     top: dict[str, Any] = changes.pop("", {})
     for section, values in changes.items():
         top[section] = dataclasses.replace(getattr(config, section), **values)
@@ -175,12 +186,18 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
 
 def validated(config: RunConfig) -> RunConfig:
     """`config` itself, or a UserError that names the first field that cannot be."""
+    _check_env(config.env)
     for section in SECTIONS:
         part = getattr(config, section)
         hints = _type_hints(type(part))
         for f in dataclasses.fields(part):
             _check(f.name, getattr(part, f.name), hints[f.name])
-    training = config.training
+    grid, training = config.grid, config.training
+    if grid.height * grid.width < 2:
+        raise UserError(
+            f"A grid of {grid.height} x {grid.width} cells is too small: nothing differs in one "
+            "cell, so give it a larger height or width."
+        )
     if training.num_actor_groups > training.num_envs:
         raise UserError(
             f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
@@ -198,6 +215,11 @@ def from_dict(data: Any) -> RunConfig:
     """The inverse of `to_dict`, trusting nothing: unknown, missing or misfit fields are a UserError."""
     if not isinstance(data, dict) or not isinstance(data.get("env"), str):
         raise UserError("The configuration is not an object with an `env`; the run is damaged.")
+    if unknown := sorted(set(data) - {"env", *SECTIONS}):
+        raise UserError(
+            f"The configuration has sections that this version of visr does not know "
+            f"({', '.join(unknown)}); use the version that wrote it, or train anew."
+        )
     sections: dict[str, Any] = {}
     for section in SECTIONS:
         values, kind = data.get(section), _section_class(section)
@@ -227,6 +249,15 @@ def _type_hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind)
 
 
+def _check_env(env: Any) -> None:
+    """Gymnasium would import what stands before a colon, and a run may come from a stranger."""
+    if not isinstance(env, str) or ":" in env:
+        raise UserError(
+            f"env = {env!r} must be an environment's plain id without a module to import; "
+            "`visr list envs` names some."
+        )
+
+
 def _check(name: str, value: Any, hint: Any) -> None:
     """Type first, then range: one sentence each."""
     if typing.get_origin(hint) is Literal:
@@ -235,8 +266,11 @@ def _check(name: str, value: Any, hint: Any) -> None:
             listed = ", ".join(map(str, choices))
             raise UserError(f"{name} = {value!r} is not a choice; it can be one of {listed}.")
     elif typing.get_origin(hint) is tuple:
-        if not value or not all(type(v) is int and v >= 1 for v in value):
-            raise UserError(f"{name} = {value!r} must be one or more positive whole numbers.")
+        is_sizes = isinstance(value, tuple) and len(value) > 0
+        if not is_sizes or not all(type(v) is int and 1 <= v <= _LARGEST_SIZE for v in value):
+            raise UserError(
+                f"{name} = {value!r} must be one or more whole numbers from 1 to {_LARGEST_SIZE:,}."
+            )
     elif hint is bool:
         if type(value) is not bool:
             raise UserError(f"{name} = {value!r} must be true or false.")
@@ -245,10 +279,13 @@ def _check(name: str, value: Any, hint: Any) -> None:
 
 
 def _check_number(name: str, value: Any, hint: type) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or (hint is int and type(value) is not int):
+    is_number = type(value) is int or (hint is float and isinstance(value, float))
+    if not is_number or not abs(value) < math.inf:
         kind = "a whole number" if hint is int else "a finite number"
         raise UserError(f"{name} = {value!r} must be {kind}.")
+    largest = _LARGEST_SIZE if name in _SIZES else _LARGEST
+    if value > largest:
+        raise UserError(f"{name} = {value} is too large; it must be at most {largest:,}.")
     if name in _AT_LEAST and value < _AT_LEAST[name]:
         raise UserError(f"{name} = {value} is too small; it must be at least {_AT_LEAST[name]:g}.")
     if name in _POSITIVE and value <= 0:

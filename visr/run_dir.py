@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import io
 import json
 import os
@@ -48,23 +49,31 @@ class RunDir:
     def create(cls, path: str | Path, config: RunConfig) -> RunDir:
         """A new run at a place where nothing is yet."""
         run = cls(path)
-        if run.path.exists() and (not run.path.is_dir() or any(run.path.iterdir())):
-            raise UserError(
-                f"{run.path} exists already; choose another --out, or go on with `--resume {run.path}`."
-            )
-        content = {"format": FORMAT, "config": configuration.to_dict(config)}
         with writing(run.path):
-            run._checkpoints.mkdir(parents=True, exist_ok=True)
-        write_json(run.config_file, content)
+            is_new = not run.path.exists()
+            if not is_new and (not run.path.is_dir() or any(run.path.iterdir())):
+                raise UserError(
+                    f"{run.path} exists already; choose another --out, "
+                    f"or go on with `--resume {run.path}`."
+                )
+        try:
+            write_json(run.config_file, {"format": FORMAT, "config": configuration.to_dict(config)})
+        except UserError:
+            if is_new:
+                with contextlib.suppress(OSError):
+                    run.path.rmdir()
+            raise
         return run
 
     @classmethod
     def open(cls, path: str | Path) -> RunDir:
         """An existing run, checked as far as its configuration goes."""
         run = cls(path)
-        if not run.path.is_dir():
+        with reading(run.path):
+            is_directory, has_config = run.path.is_dir(), run.config_file.is_file()
+        if not is_directory:
             raise UserError(f"There is no run at {run.path}; `visr pretrain` makes one.")
-        if not run.config_file.is_file():
+        if not has_config:
             raise UserError(
                 f"{run.path} holds no run (no config.json); name a run's own directory."
             )
@@ -91,8 +100,9 @@ class RunDir:
         return self._checkpoints / f"{num_steps:012d}.safetensors"
 
     def checkpoints(self) -> list[Path]:
-        """Finished checkpoints, oldest first."""
-        return sorted(self._checkpoints.glob("[0-9]*.safetensors"))
+        """Finished checkpoints, oldest first; what is not named by its age is none of ours."""
+        files = self._checkpoints.glob("*.safetensors")
+        return sorted(p for p in files if p.stem.isascii() and p.stem.isdecimal())
 
     def forget_old_checkpoints(self, keep: int = 2) -> None:
         """Remove all but the newest, and whatever a killed process left half-written."""
@@ -132,10 +142,25 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn a file that cannot be read into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"Cannot read {path}: {error.strerror or error}; check its name and its permissions."
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is damaged: it is not text; restore it or make it anew.") from None
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """All or nothing: a temporary name, synced, renamed, and the directory synced."""
-    partial = path.with_name(f"{path.name}.partial")
     with writing(path):
+        if not path.name:  # such as . or /
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        partial = path.with_name(f"{path.name}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(partial, "wb") as file:
@@ -160,22 +185,22 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """A JSON file, or a UserError that says what is wrong with it."""
-    try:
+    with reading(path):
         if path.stat().st_size > _LARGEST_JSON:
             raise UserError(f"{path} is larger than {_LARGEST_JSON} bytes; it is not one of ours.")
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None
+        text = path.read_text(encoding="utf-8")
+    try:
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise UserError(f"{path} is damaged: it is not JSON; restore it or make it anew.") from None
 
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Add rows to a CSV file, with its header if it is new."""
+    """Add rows to a CSV file, with its header if it is new or empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     with writing(path):
-        if not path.exists():
+        if not path.exists() or path.stat().st_size == 0:
             writer.writerow(columns)
         writer.writerows(rows)
         with open(path, "a", encoding="utf-8") as file:
@@ -184,21 +209,33 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def read_rows(path: Path) -> list[dict[str, float]]:
     """A CSV file of numbers; a missing file has no rows, a half-written last line is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    whole = [line for line in lines if line.endswith("\n")]
+    whole = [line for line in _lines(path) if line.endswith("\n")]
     reader = csv.DictReader(io.StringIO("".join(whole)))
     try:
         return [{k: float(v) for k, v in row.items()} for row in reader]
-    except (TypeError, ValueError, AttributeError):
-        raise UserError(f"{path} is damaged: a row does not fit its header.") from None
+    except (TypeError, ValueError, AttributeError, csv.Error):
+        raise UserError(
+            f"{path} is damaged: a row does not fit its header; restore it, or move it away."
+        ) from None
 
 
 def forget_rows_after(path: Path, num_steps: int) -> None:
     """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
     if not path.exists():
         return
-    header, *rows = path.read_text(encoding="utf-8").splitlines(keepends=True) or [""]
-    kept = [r for r in rows if r.endswith("\n") and float(r.split(",")[0]) <= num_steps]
+    header, *rows = [line for line in _lines(path) if line.endswith("\n")] or [""]
+    try:
+        kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
+    except ValueError:
+        raise UserError(
+            f"{path} is damaged: a row begins with no count of steps; restore it, or move it away."
+        ) from None
     write_bytes(path, "".join([header, *kept]).encode())
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a text file with their ends; none of a missing one."""
+    with reading(path):
+        if not path.exists():
+            return []
+        return path.read_bytes().decode("utf-8").splitlines(keepends=True)

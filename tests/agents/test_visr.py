@@ -169,6 +169,17 @@ def test_linear_decay_ends_at_a_step_size_of_zero(unroll: Unroll):
     assert torch.equal(last["psi.readout.weight"], agent.psi.readout.weight)
 
 
+def test_phi_rests_after_its_own_number_of_updates(unroll: Unroll):
+    agent = new_agent()
+    learner = Learner(agent, total_updates=10, phi_updates=2)
+    for _ in range(2):
+        learner.update(unroll)
+    rested = copy.deepcopy(agent.state_dict())
+    learner.update(unroll)
+    assert torch.equal(rested["phi.readout.weight"], agent.phi.readout.weight)
+    assert not torch.equal(rested["psi.readout.weight"], agent.psi.readout.weight)
+
+
 def test_folding_w_into_the_readout_equals_forming_psi():
     agent = new_agent()
     states, w = torch.randint(9, (8,)), sphere.uniform(8, d=5)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
 
 from visr.commands import options, output
+from visr.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,8 @@ class Options:
 def run(args: list[str]) -> int:
     """Measure and print."""
     chosen = options.parse(Options, args, "bench")
-    if chosen.seconds <= 0:
-        from visr.errors import UserError
-
-        raise UserError(f"seconds = {chosen.seconds} must be greater than 0.")
+    if not 0 < chosen.seconds < math.inf:
+        raise UserError(f"seconds = {chosen.seconds} must be a finite number greater than 0.")
     from visr.bench import grid
 
     result = grid.measure(chosen.preset, chosen.seconds)

@@ -27,9 +27,9 @@ _FAMILIES = {
 class Options:
     """The exact value of a task's policy, as a fraction: (V - V_random) / (V_optimal - V_random)."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a pre-trained run."""
-    task: Annotated[str | None, tyro.conf.Positional] = None
+    task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
     """A task's name in the run, or a task.json; without one, three families of 50 tasks each."""
     gamma: float = 0.95
     """Discount of the values; 0.95 is the authors' notebook's."""

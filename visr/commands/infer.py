@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import tyro
 
 from visr.commands import options, output
-from visr.run_dir import evaluation_of
+from visr.errors import UserError
+from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.task import Task
 
 
@@ -19,7 +21,7 @@ from visr.tasks.task import Task
 class Options:
     """Find the w whose phi . w comes nearest to a reward; no weight changes."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a pre-trained run."""
     reward: str
     """boxes[:SEED] | goal:ROW,COL | FILE.npy | FILE.csv | an expression over row and col, as "row > 5"."""
@@ -43,28 +45,44 @@ def run(args: list[str]) -> int:
     fields = {"centred": chosen.centred, "ridge": chosen.ridge}
     loaded = api.load(chosen.run)
     task = loaded.infer(chosen.reward, **{k: v for k, v in fields.items() if v is not None})
-    name = slug(chosen.name or task.name)
-    path = Path(chosen.out) if chosen.out else loaded.directory.task(name)
+    path = (
+        Path(chosen.out) if chosen.out is not None else _place(task, chosen.name, loaded.directory)
+    )
     task.save(path)
     evaluation_of(path).unlink(missing_ok=True)  # it spoke of the task that was here before
     if chosen.json:
         output.emit({**task.to_dict(), "file": str(path)})
     else:
-        _show(task, path, loaded.path)
+        _show(task, path, loaded.directory)
     return 0
+
+
+def _place(task: Task, name: str | None, run: RunDir) -> Path:
+    """The name asked for, or one made from the reward that no other reward's task has taken."""
+    if name is not None:
+        return run.task(slug(name))
+    stem = slug(task.name)
+    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
+    return next(path for path in map(run.task, numbered) if _is_free(path, task))
+
+
+def _is_free(path: Path, task: Task) -> bool:
+    """Whether nothing is there, or an earlier task for the same reward."""
+    if not path.exists():
+        return True
+    try:
+        return Task.load(path).name == task.name
+    except UserError:
+        return False
 
 
 def slug(text: str) -> str:
     """A file name made of a reward's words."""
-    return (
-        re.sub(r"[^a-z0-9]+", "-", Path(text).stem.lower() if "/" in text else text.lower()).strip(
-            "-"
-        )[:60]
-        or "task"
-    )
+    words = Path(text).stem if text.lower().endswith((".npy", ".csv")) else text
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:60] or "task"
 
 
-def _show(task: Task, path: Path, run_path: Path) -> None:
+def _show(task: Task, path: Path, run: RunDir) -> None:
     rows = [
         ("method", task.method),
         ("R^2", f"{task.r_squared:.3f}"),
@@ -77,7 +95,9 @@ def _show(task: Task, path: Path, run_path: Path) -> None:
     ]
     output.table(f"task: {task.name}", rows)
     output.say(verdict(task))
-    output.say(f"Next: visr evaluate {run_path} {path.stem}")
+    output.say(
+        f"Next: visr evaluate {run.path} {path.stem if path == run.task(path.stem) else path}"
+    )
 
 
 def verdict(task: Task) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from typing import Any, TypeVar
 
 import tyro
@@ -33,14 +34,24 @@ def parse(kind: type[T], args: list[str], verb: str, default: T | None = None) -
 
 
 def _first_words(page: str, verb: str) -> str:
-    """What tyro complains of: the lines in its frame up to the first rule."""
-    complaint: list[str] = []
+    """What tyro complains of and what it would suggest, out of its framed page."""
+    complaint, *others = _paragraphs(page) or ["the options could not be read"]
+    complaint = complaint.partition(" Got errors:")[0]  # what follows speaks of Python's types
+    meant = [re.search(r"--[\w-]+", text) for text in others if text.startswith("Perhaps you")]
+    hint = f"did you mean {meant[0][0]}? " if meant and meant[0] else ""
+    return f"{complaint.rstrip('.')}; {hint}`visr {verb} --help` lists the options."
+
+
+def _paragraphs(page: str) -> list[str]:
+    """The texts between the rules of a frame, without its title; rules are dashes where utf-8 is not."""
+    paragraphs: list[list[str]] = [[]]
     for line in page.splitlines():
-        text = line.strip().strip("│").strip()
-        if line.lstrip().startswith("╭"):
+        text = line.strip(" │")
+        if text.startswith("╭"):
             continue
-        if not text or set(text) <= set("─╰╯"):
-            break
-        complaint.append(text)
-    said = " ".join(complaint) or "the options could not be read"
-    return f"{said.rstrip('.')}; `visr {verb} --help` lists the options."
+        if text and set(text) <= set("-─╰╯"):
+            paragraphs.append([])
+        elif text:
+            paragraphs[-1].append(text)
+    texts = [" ".join(lines) for lines in paragraphs if lines]
+    return texts if "╭" in page else texts[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -12,28 +13,43 @@ if TYPE_CHECKING:
     from visr.pretraining import Observer, Status
 
 
+_UNBROKEN = 10_000
+"""Columns of a file or a pipe: what reads them wants paths in one piece."""
+
+
 def say(text: str) -> None:
     """A remark for the person at the terminal."""
     print(text, file=sys.stderr)
 
 
 def emit(content: dict[str, Any]) -> None:
-    """One JSON object on stdout."""
-    print(json.dumps(content, allow_nan=False))
+    """One JSON object on stdout; JSON has no NaN and no infinity, so they become null."""
+    print(json.dumps(_plain(content), allow_nan=False))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] | None = None) -> None:
-    """A small table on stdout."""
+    """A small table on stdout, in the user's own words; only a terminal's width may break its lines."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    grid = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", show_header=bool(header))
+    grid = Table(box=box.SIMPLE_HEAD, show_header=bool(header))
     for index, name in enumerate(header or rows[0]):
         grid.add_column(name, justify="left" if index == 0 else "right")
     for row in rows:
         grid.add_row(*row)
-    Console(file=sys.stdout, highlight=False).print(grid)
+    width = None if sys.stdout.isatty() else _UNBROKEN
+    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    console.print(title)
+    console.print(grid)
 
 
 @contextlib.contextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -27,7 +30,7 @@ from visr.run_dir import RunDir
 class Options:
     """Learn phi and psi in an environment without looking at its rewards."""
 
-    env: Annotated[str, tyro.conf.Positional] = "visr/Grid-v0"
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = "visr/Grid-v0"
     """Environment id; `visr list envs` names some."""
     preset: str | None = None
     """Where the defaults below come from; `visr list presets` names them."""
@@ -45,20 +48,23 @@ class Options:
 
 def run(args: list[str]) -> int:
     """Train, say where the run is, and stop cleanly when asked to."""
-    default = _defaults(args)
+    default = _defaults(args, Options.env)
     chosen = options.parse(Options, args, "pretrain", default)
+    if chosen.env != default.env:  # another environment has other defaults
+        default = _defaults(args, chosen.env)
+        chosen = options.parse(Options, args, "pretrain", default)
     if chosen.resume is not None:
         _refuse_changes(default, chosen)
     config = validated(_config(chosen))
     from visr import api, pretraining
 
     try:
-        with output.training_progress() as observe:
+        with output.training_progress() as observe, _quiet_threads():
             if chosen.resume is not None:
                 processes = chosen.training.num_processes
                 directory = pretraining.resume(chosen.resume, processes, observe)
             else:
-                path = chosen.out or api.default_path(config)
+                path = api.default_path(config) if chosen.out is None else chosen.out
                 directory = pretraining.start(path, config, observe)
     except pretraining.Stopped as stop:
         output.say(f"visr: {stop}")
@@ -67,7 +73,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def _defaults(args: list[str]) -> Options:
+def _defaults(args: list[str], env: str) -> Options:
     """What holds where the command line is silent: the resumed run's choices, or a preset's."""
     resumed, preset = _value_of("--resume", args), _value_of("--preset", args)
     if resumed is not None:
@@ -75,10 +81,25 @@ def _defaults(args: list[str]) -> Options:
     elif preset is not None:
         base = presets.get(preset)
     else:
-        words = [a for a in args[:1] if not a.startswith("-")]
-        base = presets.for_environment(words[0] if words else Options.env)
+        base = presets.for_environment(env)
     sections = {name: getattr(base, name) for name in SECTIONS}
     return Options(env=base.env, **sections)
+
+
+@contextlib.contextmanager
+def _quiet_threads() -> Iterator[None]:
+    """TensorBoard's thread hands us a refusing disk's error and prints it too; once is enough."""
+    before = threading.excepthook
+
+    def hook(arguments: threading.ExceptHookArgs) -> None:
+        if not issubclass(arguments.exc_type, OSError):
+            before(arguments)
+
+    threading.excepthook = hook
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
 def _value_of(flag: str, args: list[str]) -> str | None:
@@ -109,13 +130,23 @@ def _refuse_changes(before: Options, after: Options) -> None:
 
 def _show(directory: RunDir, as_json: bool) -> None:
     evaluation = directory.last_row(directory.evaluation)
+    evaluation.pop("num_steps", None)
     metrics = directory.last_row(directory.metrics)
-    result = {"run": str(directory.path), **metrics, "fraction_of_optimal": evaluation}
+    counts = {name: int(metrics[name]) for name in ("num_steps", "num_updates") if name in metrics}
+    result = {
+        "run": str(directory.path),
+        **metrics,
+        **counts,
+        "fraction_of_optimal": evaluation,
+    }
     if as_json:
         output.emit(result)
         return
-    rows = [("run", str(directory.path)), ("steps", f"{int(metrics['num_steps']):,}")]
-    rows += [("phi(s').w", f"{metrics['intrinsic_reward']:.3f}")]
+    rows = [("run", str(directory.path))]
+    if "num_steps" in counts:
+        rows += [("steps", f"{counts['num_steps']:,}")]
+    if "intrinsic_reward" in metrics:
+        rows += [("phi(s').w", f"{metrics['intrinsic_reward']:.3f}")]
     rows += [
         (f"fraction of optimal, {name}", f"{evaluation[name]:.3f}")
         for name in ("span", "boxes", "goals")

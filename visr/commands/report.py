@@ -15,7 +15,7 @@ from visr.commands import options, output
 class Options:
     """Draw a run from its directory alone: PNGs, and one HTML page that opens without a network."""
 
-    run: Annotated[str, tyro.conf.Positional]
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a run."""
     out: str | None = None
     """Where to write; by default report/ inside the run."""

@@ -14,6 +14,7 @@ from visr.errors import UserError
 from visr.run_dir import read_json, write_json
 
 FORMAT = 1
+_LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +72,7 @@ class Task:
                     f"{FORMAT}; infer it anew."
                 )
             return cls._from_dict(content)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(f"{path} is not a task ({error}); `visr infer` makes one.") from None
 
     @classmethod
@@ -79,14 +80,16 @@ class Task:
         w = _vector(content["w"], "w")
         if not math.isclose(float(np.linalg.norm(w)), 1, rel_tol=1e-3):
             raise ValueError("w does not have length 1")
-        error = [math.inf if x is None else x for x in content["standard_error"]]
+        error = [math.inf if x is None else float(x) for x in content["standard_error"]]
+        if len(error) != len(w):
+            raise ValueError("standard_error does not have one number for every one of w")
         condition, reward = content["condition_number"], content["reward"]
         return cls(
             name=str(content["name"]),
             env=str(content["env"]),
             w=w / np.linalg.norm(w),
             method=str(content["method"]),
-            r_squared=float(content["r_squared"]),
+            r_squared=_number(content["r_squared"], "r_squared"),
             condition_number=math.inf if condition is None else float(condition),
             standard_error=np.asarray(error, dtype=np.float64),
             num_steps=int(content["num_steps"]),
@@ -97,9 +100,16 @@ class Task:
 
 def _vector(values: Any, name: str) -> NDArray[np.float64]:
     vector = np.asarray(values, dtype=np.float64)
-    if vector.ndim != 1 or not len(vector) or not np.isfinite(vector).all():
-        raise ValueError(f"{name} is not a list of finite numbers")
+    if vector.ndim != 1 or not len(vector) or not (np.abs(vector) <= _LARGEST).all():
+        raise ValueError(f"{name} is not a list of finite numbers of at most {_LARGEST:.0e}")
     return vector
+
+
+def _number(value: Any, name: str) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is not a finite number")
+    return number
 
 
 def _finite_or_none(x: float) -> float | None:

@@ -14,9 +14,9 @@ from visr.types import Unroll
 class Learner:
     """Adam with one group of parameters for psi and one for phi; the two losses share none."""
 
-    def __init__(self, agent: Visr, total_updates: int) -> None:
+    def __init__(self, agent: Visr, total_updates: int, phi_updates: int = 0) -> None:
         self.agent, self.num_updates = agent, 0
-        self._total_updates = total_updates
+        self._total_updates, self._phi_updates = total_updates, phi_updates
         self._optimiser = Adam(_parameter_groups(agent), fused=True)
 
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
@@ -32,10 +32,10 @@ class Learner:
         return losses.metrics
 
     def _set_learning_rates(self) -> None:
-        if self.agent.config.learning_rate_decay == "none":
-            return
-        left = max(0.0, 1 - self.num_updates / self._total_updates)
-        for group in self._optimiser.param_groups:
+        decays = self.agent.config.learning_rate_decay == "linear"
+        share = _share_left(self.num_updates, self._total_updates) if decays else 1.0
+        shares = [share, min(share, _share_left(self.num_updates, self._phi_updates))]
+        for group, left in zip(self._optimiser.param_groups, shares, strict=False):
             group["lr"] = group["initial_lr"] * left
 
     def state(self) -> dict[str, Tensor]:
@@ -55,6 +55,11 @@ class Learner:
             moments.setdefault(int(index), {})[kind] = value
         groups = self._optimiser.state_dict()["param_groups"]
         self._optimiser.load_state_dict({"state": moments, "param_groups": groups})
+
+
+def _share_left(num_updates: int, total: int) -> float:
+    """How much of `total` is still to come; a total of 0 never ends."""
+    return max(0.0, 1 - num_updates / total) if total else 1.0
 
 
 def _parameter_groups(agent: Visr) -> list[dict[str, Any]]:

@@ -41,7 +41,11 @@ class Loop:
         self.config = config
         self.spec = spec_of(envs.make_vec(config, 1))
         self.agent = new_agent(config, self.spec)
-        self.learner = Learner(self.agent, total_updates(config))
+        self.learner = Learner(
+            self.agent,
+            total_updates(config),
+            phi_updates=updates_until(config, config.agent.phi_num_steps),
+        )
         self.crews = muster(config, self.agent.psi, num_processes or config.training.num_processes)
         self.num_steps = 0
         self._waiting: Unroll | None = None
@@ -134,9 +138,14 @@ def new_agent(config: RunConfig, spec: EnvSpec) -> Visr:
 
 
 def total_updates(config: RunConfig) -> int:
-    """Updates until `num_steps` have been learnt from."""
+    """Updates in the whole run."""
+    return updates_until(config, config.training.num_steps)
+
+
+def updates_until(config: RunConfig, num_steps: int) -> int:
+    """Updates until that many steps have been learnt from."""
     training = config.training
-    return math.ceil(training.num_steps / (training.batch_size * training.unroll_length))
+    return math.ceil(num_steps / (training.batch_size * training.unroll_length))
 
 
 def part(unroll: Unroll, start: int, stop: int) -> Unroll:

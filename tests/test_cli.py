@@ -1,0 +1,369 @@
+"""The real command line with tiny numbers: results on stdout, the rest on stderr, exit codes."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from visr import config as configuration
+from visr import presets
+from visr.cli import main
+from visr.commands import infer
+from visr.run_dir import RunDir
+
+VERBS = ("pretrain", "infer", "evaluate", "report", "bench", "list")
+
+
+class Answer(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """Exactly one JSON object, and silence otherwise."""
+        assert (self.code, self.err) == (0, "")
+        assert self.out.count("\n") == 1
+        content = json.loads(self.out, parse_constant=pytest.fail)
+        assert isinstance(content, dict)
+        return content
+
+
+def visr(*arguments: str | Path) -> Answer:
+    """What a shell would see, without the second that a new interpreter costs."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([str(a) for a in arguments])
+    return Answer(code, out.getvalue(), err.getvalue())
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Answer]:
+    path = tmp_path_factory.mktemp("cli") / "run"
+    arguments = ("--preset", "smoke", "--num-steps", "5120", "--seed", "3", "--out", path)
+    return path, visr("pretrain", "visr/Grid-v0", *arguments)
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A finished run that a test may write into."""
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+# ------------------------------------------------------------------ pretrain
+
+
+def test_pretrain_says_where_the_run_is_and_how_good_it_is(pretrained: tuple[Path, Answer]):
+    path, answer = pretrained
+    assert (answer.code, answer.err) == (0, "")
+    assert str(path) in answer.out  # in one piece, however long it is
+    for words in ("5,120", "phi(s').w", "span", "boxes", "goals"):
+        assert words in answer.out
+
+
+def test_pretrain_writes_the_run_that_was_asked_for(pretrained: tuple[Path, Answer]):
+    run = RunDir.open(pretrained[0])
+    wanted = configuration.replace(presets.get("smoke"), num_steps=5120, seed=3)
+    assert run.config() == wanted
+    assert [p.stem for p in run.checkpoints()] == ["000000000000", "000000005120"]
+    assert all(file.stat().st_size for file in (run.metrics, run.evaluation, run.portrait))
+    assert list(run.tensorboard.iterdir())
+    assert not list(run.path.rglob("*.partial"))
+
+
+def test_pretrain_json_is_one_object_and_resume_repeats_it(run: Path):
+    answer = visr("pretrain", "--resume", run, "--json").json
+    assert answer["run"] == str(run)
+    assert answer["num_steps"] == 20_480
+    assert isinstance(answer["num_steps"], int)
+    assert {"psi_loss", "intrinsic_reward", "num_updates"} <= answer.keys()
+    fractions = answer["fraction_of_optimal"]
+    assert {"span", "span_gpi", "boxes", "boxes_gpi", "goals", "goals_gpi"} <= fractions.keys()
+    assert all(value <= 1 for value in fractions.values())
+
+
+def test_a_run_that_diverged_prints_null_and_not_nan(run: Path):
+    lines = (run / "metrics.csv").read_text().splitlines()
+    place = lines[0].split(",").index("psi_loss")
+    last = lines[-1].split(",")
+    last[place] = "nan"
+    (run / "metrics.csv").write_text("\n".join([*lines[:-1], ",".join(last)]) + "\n")
+    assert visr("pretrain", "--resume", run, "--json").json["psi_loss"] is None
+
+
+def test_defaults_follow_the_environment_wherever_it_stands_in_the_line(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    from visr import pretraining
+    from visr.errors import UserError
+
+    seen = []
+
+    def start(_path: Any, config: configuration.RunConfig, _observe: Any) -> None:
+        seen.append(config)
+        raise UserError("enough")
+
+    monkeypatch.setattr(pretraining, "start", start)
+    visr("pretrain", "Taxi-v4", "--seed", "5", "--out", "x")
+    visr("pretrain", "--seed", "5", "--out", "x", "Taxi-v4")
+    visr("pretrain", "--seed", "5", "--out", "x")
+    paper = configuration.replace(presets.get("paper"), env="Taxi-v4", seed=5)
+    grid = configuration.replace(presets.get("grid"), seed=5)
+    assert seen == [paper, paper, grid]
+
+
+def test_other_environments_train_too_and_say_what_they_cannot_do(tmp_path: Path):
+    arguments = ("--preset", "smoke", "--num-steps", "1280", "--out", tmp_path / "lake")
+    answer = visr("pretrain", "FrozenLake-v1", *arguments)
+    assert (answer.code, answer.err) == (0, "")
+    assert "1,280" in answer.out
+    assert "fraction of optimal" not in answer.out
+    for verb in (("infer", tmp_path / "lake", "--reward", "row"), ("evaluate", tmp_path / "lake")):
+        answer = visr(*verb)
+        assert answer.code == 2
+        assert answer.err.startswith("visr: FrozenLake-v1 has no exact model")
+
+
+# --------------------------------------------------------- infer and evaluate
+
+
+def rewards_of_every_kind(tmp_path: Path) -> dict[str, str]:
+    """reward -> name of its task"""
+    row, col = np.mgrid[:10, :10]
+    np.save(tmp_path / "heat.npy", np.hypot(row - 3, col - 4))
+    np.savetxt(tmp_path / "slope.csv", row + 2.0 * col, delimiter=",")
+    return {
+        "boxes:7": "boxes-7",
+        "goal:2,3": "goal-2-3",
+        "row > 5 and col < 3": "row-5-and-col-3",
+        str(tmp_path / "heat.npy"): "heat",
+        str(tmp_path / "slope.csv"): "slope",
+    }
+
+
+def test_every_kind_of_reward_becomes_a_task_that_can_be_evaluated(run: Path, tmp_path: Path):
+    for reward, name in rewards_of_every_kind(tmp_path).items():
+        answer = visr("infer", run, "--reward", reward)
+        assert answer.code == 0
+        assert str(run / "tasks" / f"{name}.json") in answer.out
+        assert f"visr evaluate {run} {name}\n" in answer.err
+        assert "R^2" in answer.out
+        evaluated = visr("evaluate", run, name)
+        assert (evaluated.code, evaluated.err) == (0, "")
+        assert reward in evaluated.out
+        assert "discount" in evaluated.out
+        assert "0.95" in evaluated.out
+    assert len(RunDir(run).task_files()) == 5
+
+
+def test_infer_json_is_the_task(run: Path):
+    answer = visr("infer", run, "--reward", "goal:2,3", "--json").json
+    file = run / "tasks" / "goal-2-3.json"
+    assert answer["file"] == str(file)
+    assert answer == json.loads(file.read_text()) | {"file": str(file)}
+    assert np.linalg.norm(answer["w"]) == pytest.approx(1)
+    assert answer["reward"][23] == sum(answer["reward"]) == 1
+    assert (answer["num_steps"], answer["num_rewarded"]) == (100, 1)
+    assert {"r_squared", "condition_number", "standard_error", "method"} <= answer.keys()
+
+
+def test_the_options_of_infer_reach_the_regression(run: Path, tmp_path: Path):
+    options = ("--centred", "True", "--ridge", "0.5", "--name", "My goal", "--json")
+    answer = visr("infer", run, "--reward", "goal:2,3", *options).json
+    assert answer["method"] == "centred ridge regression (0.5)"
+    assert answer["file"] == str(run / "tasks" / "my-goal.json")
+    elsewhere = tmp_path / "elsewhere" / "task.json"
+    answer = visr("infer", run, "--reward", "goal:2,3", "--out", elsewhere)
+    assert f"visr evaluate {run} {elsewhere}\n" in answer.err
+    assert visr("evaluate", run, elsewhere).code == 0
+
+
+def test_two_rewards_with_like_words_do_not_take_each_others_place(run: Path):
+    for reward in ("row > 5", "row < 5", "row > 5", "row >= 5"):
+        assert visr("infer", run, "--reward", reward).code == 0
+    names = {p.stem: json.loads(p.read_text())["name"] for p in RunDir(run).task_files()}
+    assert names == {"row-5": "row > 5", "row-5-2": "row < 5", "row-5-3": "row >= 5"}
+
+
+def test_inferring_anew_forgets_the_evaluation_of_the_task_before(run: Path):
+    visr("infer", run, "--reward", "goal:2,3", "--name", "it")
+    visr("evaluate", run, "it")
+    assert (run / "tasks" / "it.evaluation.json").exists()
+    visr("infer", run, "--reward", "goal:7,7", "--name", "it")
+    assert not (run / "tasks" / "it.evaluation.json").exists()
+
+
+def test_evaluate_json_is_the_saved_evaluation(run: Path):
+    visr("infer", run, "--reward", "boxes:7")
+    answer = visr("evaluate", run, "boxes-7", "--gamma", "0.9", "--gpi", "False", "--json").json
+    assert answer == json.loads((run / "tasks" / "boxes-7.evaluation.json").read_text())
+    assert (answer["gamma"], answer["gpi"], answer["task"]) == (0.9, False, "boxes:7")
+    bounds = answer["value_optimal"] - answer["value_random"]
+    fraction = (answer["value"] - answer["value_random"]) / bounds
+    assert answer["fraction_of_optimal"] == pytest.approx(fraction)
+    assert set(answer["policy"]) <= {0, 1, 2, 3}
+    assert len(answer["policy"]) == len(answer["values"]) == 100
+
+
+def test_evaluate_without_a_task_scores_three_families(run: Path):
+    answer = visr("evaluate", run, "--json").json
+    assert answer.pop("gamma") == 0.95
+    assert answer.pop("num_steps") == 20_480
+    kinds = {f + k for f in ("boxes", "goals") for k in ("", "_gpi", "_planned")}
+    assert answer.keys() == kinds | {"span", "span_gpi"}
+    assert all(value <= 1 for value in answer.values())
+    last = RunDir(run).last_row(RunDir(run).evaluation)
+    assert answer == {name: last[name] for name in answer}  # the end of training said the same
+    shown = visr("evaluate", run)
+    assert (shown.code, shown.err) == (0, "")
+    assert f"{answer['boxes_planned']:.3f}" in shown.out
+
+
+# ---------------------------------------------------- report, bench and list
+
+
+def test_report_prints_the_path_of_its_page_or_one_object(run: Path, tmp_path: Path):
+    visr("infer", run, "--reward", "boxes:7")
+    visr("evaluate", run, "boxes-7")
+    answer = visr("report", run)
+    assert answer == (0, f"{run / 'report' / 'index.html'}\n", "")
+    assert (run / "report" / "index.html").read_text().lstrip().startswith("<!DOCTYPE html>")
+    summary = visr("report", run, "--out", tmp_path / "page", "--json").json
+    assert summary["page"] == str(tmp_path / "page" / "index.html")
+    assert (summary["run"], summary["num_steps"]) == (str(run), 20_480)
+    assert [task["name"] for task in summary["tasks"]] == ["boxes:7"]
+    assert {"span", "boxes", "goals"} <= summary["fraction_of_optimal"].keys()
+
+
+def test_bench_measures_the_loop_against_its_matrix_products():
+    answer = visr("bench", "grid", "--json", "--seconds", "1", "--preset", "smoke").json
+    assert answer["steps_per_second"] > 0
+    assert answer["limit_steps_per_second"] > 0
+    ratio = answer["steps_per_second"] / answer["limit_steps_per_second"]
+    assert answer["ratio"] == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize("what", ["envs", "presets", "rewards"])
+def test_list_names_what_there_is(what: str):
+    plain, listed = visr("list", what), visr("list", what, "--json").json
+    assert (plain.code, plain.err) == (0, "")
+    assert list(listed) == [what]
+    entries = listed[what].items()
+    assert len(plain.out.splitlines()) == len(entries)
+    for line, (name, text) in zip(plain.out.splitlines(), entries, strict=True):
+        assert line.startswith(name)
+        assert line.endswith(text)
+
+
+# ------------------------------------------------------- help and exit codes
+
+
+def test_help_names_every_command_and_is_what_nothing_at_all_shows():
+    assert visr() == visr("--help") == visr("-h")
+    assert visr().code == 0
+    assert all(f"\n  {verb} " in visr().out for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_of_a_command_names_its_options(verb: str):
+    answer = visr(verb, "--help")
+    assert (answer.code, answer.err) == (0, "")
+    assert f"usage: visr {verb}" in answer.out
+    options = importlib.import_module(f"visr.commands.{verb}").Options
+    names = {f.name for f in dataclasses.fields(options)} - set(configuration.SECTIONS)
+    names |= set(configuration.field_names()) if verb == "pretrain" else set()
+    for name in names - {"run", "task", "env", "what"}:
+        assert re.search(rf"--{name.replace('_', '-')}(?![\w-])", answer.out), name
+    for name in names & {"run", "task", "env"}:
+        assert re.search(rf"\b{name.upper()}\b", answer.out), name
+
+
+def test_help_shows_the_presets_own_defaults():
+    page = " ".join(visr("pretrain", "--preset", "smoke", "--help").out.split())
+    assert "(default: 20480)" in page
+
+
+def test_version():
+    from visr import __version__
+
+    assert visr("--version") == (0, f"visr {__version__}\n", "")
+
+
+def test_ctrl_c_outside_training_is_130(monkeypatch: pytest.MonkeyPatch):
+    from visr.commands import list as listing
+
+    def interrupt(_: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(listing, "run", interrupt)
+    assert visr("list", "envs") == (130, "", "visr: Interrupted.\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("boxes:7", "boxes-7"),
+        ("row/2 > col/3", "row-2-col-3"),
+        ("/some/where/Heat Map.npy", "heat-map"),
+        ("../../x.csv", "x"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("目标", "task"),
+        ("x" * 100, "x" * 60),
+    ],
+)
+def test_names_of_tasks_are_plain_file_names(text: str, name: str):
+    assert infer.slug(text) == name
+
+
+def shell(arguments: list[str], stdout: int, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | environment
+    return subprocess.run(
+        [sys.executable, "-m", "visr.cli", *arguments],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=variables,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("buffering", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "not"])
+@pytest.mark.parametrize("arguments", [["list", "rewards"], ["list", "--help"]], ids=" ".join)
+def test_a_reader_who_has_gone_hears_no_complaint(arguments: list[str], buffering: dict[str, str]):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with contextlib.closing(os.fdopen(writer, "wb")):
+        answer = shell(arguments, writer, **buffering)
+    assert (answer.returncode, answer.stderr) == (1, "")
+
+
+def test_a_full_disk_behind_stdout_is_one_sentence():
+    with open("/dev/full", "wb") as full:
+        answer = shell(["list", "rewards"], full.fileno())
+    assert answer.returncode == 2
+    assert answer.stderr == (
+        "visr: The system refuses the output: No space left on device; choose another place.\n"
+    )
+
+
+def test_mistakes_read_the_same_on_a_terminal_without_utf_8():
+    sentences = {
+        shell(["list", "envz"], subprocess.PIPE, PYTHONIOENCODING=encoding).stderr
+        for encoding in ("utf-8", "ascii")
+    }
+    assert sentences == {visr("list", "envz").err}
+    assert len(sentences.pop().splitlines()) == 1
