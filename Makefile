@@ -32,6 +32,7 @@ demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a rep
 	rm -rf runs/demo
 	$(BIN)/visr pretrain visr/Grid-v0 --preset demo --out runs/demo
 	$(BIN)/visr infer runs/demo --reward boxes:7
+	$(BIN)/visr evaluate runs/demo boxes-7
 	$(BIN)/visr evaluate runs/demo
 	$(BIN)/visr report runs/demo
 

@@ -329,7 +329,7 @@ def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("visr: ")
-    assert err.endswith(("\n"))
+    assert err.endswith("\n")
     assert len(err.splitlines()) == 1, err
     assert err.rstrip("\n").endswith((".", "?"))
     assert "Traceback" not in err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
 __all__ = ["Evaluation", "Policy", "Run", "Task", "UserError", "load", "pretrain", "resume"]
 
 if TYPE_CHECKING:
@@ -14,6 +13,13 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Import torch only when somebody asks for what needs it."""
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("visr")
+        except PackageNotFoundError:  # imported from a checkout that was never installed
+            return "unknown"
     if name not in __all__:
         raise AttributeError(f"module 'visr' has no attribute {name!r}")
     from visr import api

@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from visr import config as configuration
 from visr import envs, presets, pretraining
 from visr.agents.visr import Visr, draw_policies
-from visr.config import RunConfig
-from visr.envs import GRID
+from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.ops import gpi as improvement
 from visr.run_dir import RunDir
-from visr.tasks import evaluation, families, infer, rewards
+from visr.tasks import exact, families, infer, rewards
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
 from visr.training import checkpoint
@@ -41,7 +40,7 @@ def pretrain(
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
     config = presets.for_environment(env) if preset is None else presets.get(preset)
-    config = configuration.replace(config, env=env, **fields)
+    config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
     return Run(pretraining.start(path, config, observe))
 
@@ -111,15 +110,13 @@ class Run:
         return Policy(self.agent, self._checked(task), gpi, epsilon)
 
     def evaluate(
-        self, task: Task, *, gamma: float = families.GAMMA, gpi: bool | None = None
+        self, task: Task, *, gamma: float = exact.GAMMA, gpi: bool | None = None
     ) -> Evaluation:
         """The exact worth of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
-        return evaluation.evaluate(
-            self.agent, self._require_world(), self._checked(task), gamma, gpi
-        )
+        return families.evaluate(self.agent, self._require_world(), self._checked(task), gamma, gpi)
 
-    def evaluate_families(self, *, gamma: float = families.GAMMA) -> dict[str, float]:
+    def evaluate_families(self, *, gamma: float = exact.GAMMA) -> dict[str, float]:
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
         self._require_world()
         return families.Evaluator(self.config, gamma).scores(self.agent)

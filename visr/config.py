@@ -16,6 +16,9 @@ from typing import Any, Literal
 
 from visr.errors import UserError
 
+GRID = "visr/Grid-v0"
+"""The id of the grid world, the one environment with an exact model."""
+
 
 @dataclass(frozen=True)
 class GridConfig:
@@ -113,7 +116,7 @@ class InferenceConfig:
 class RunConfig:
     """Everything that determines a run."""
 
-    env: str = "visr/Grid-v0"
+    env: str = GRID
     """Environment id."""
     grid: GridConfig = field(default_factory=GridConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
@@ -192,18 +195,23 @@ def validated(config: RunConfig) -> RunConfig:
         hints = _type_hints(type(part))
         for f in dataclasses.fields(part):
             _check(f.name, getattr(part, f.name), hints[f.name])
-    grid, training = config.grid, config.training
-    if grid.height * grid.width < 2:
-        raise UserError(
-            f"A grid of {grid.height} x {grid.width} cells is too small: nothing differs in one "
-            "cell, so give it a larger height or width."
-        )
+    training = config.training
     if training.num_actor_groups > training.num_envs:
         raise UserError(
             f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
             f"{training.num_envs}; every group needs an environment, so give at most that many groups."
         )
     return config
+
+
+def trainable(config: RunConfig) -> RunConfig:
+    """`config`, validated, if there is anything to learn in its world."""
+    if config.env == GRID and config.grid.height == config.grid.width == 1:
+        raise UserError(
+            "A grid of 1 x 1 cells is too small: nothing differs in one cell, so give it a larger "
+            "height or width."
+        )
+    return validated(config)
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

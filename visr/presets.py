@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from visr import config as configuration
-from visr.config import RunConfig
+from visr.config import GRID, RunConfig
 from visr.errors import UserError
 
 # What the paper says of its grid world (d, steps, networks), the authors' notebook where it is silent
@@ -18,7 +18,7 @@ _GRID: dict[str, object] = {
     "psi_adam_epsilon": 1e-5,
     "phi_learning_rate": 1e-3,
     "phi_adam_epsilon": 1e-8,
-    "phi_num_steps": 19_200_000,
+    "phi_num_steps": 9_600_000,
     "learning_rate_decay": "linear",
     "num_steps": 38_400_000,
     "num_envs": 512,
@@ -79,4 +79,4 @@ def get(name: str) -> RunConfig:
 
 def for_environment(env: str) -> RunConfig:
     """What suits an environment when nothing is said: the grid's preset there, the paper's elsewhere."""
-    return get("grid" if env == "visr/Grid-v0" else "paper")
+    return get("grid" if env == GRID else "paper")

@@ -20,7 +20,7 @@ from visr import config as configuration
 from visr import report
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.report import curves, header, load, maps, pictures, recipe
+from visr.report import curves, load, maps, pictures, recipe
 from visr.run_dir import RunDir, append_rows, evaluation_of, write_json
 from visr.tasks.task import Task
 
@@ -386,14 +386,10 @@ def test_a_report_needs_neither_torch_nor_gymnasium_nor_pyplot(run: RunDir):
 
 
 def test_what_the_report_repeats_of_other_rooms_is_still_true():
-    from visr.envs import GRID
     from visr.envs.grid import NUM_ACTIONS, GridWorld
-    from visr.tasks import families
     from visr.tasks import portrait as portraits
 
-    assert load.GRID == GRID
     assert load.NUM_ACTIONS == NUM_ACTIONS == len(maps.MOVES)
-    assert (header.FAMILY_TASKS, header.FAMILY_GAMMA) == (families.NUM_TASKS, families.GAMMA)
     assert pictures.NUM_POLICIES == portraits.NUM_POLICIES
     centre = 4  # of 3 x 3 cells
     reached = [centre + 3 * down + right for down, right in maps.MOVES]

@@ -11,6 +11,7 @@ import tyro
 from visr.commands import options, output
 from visr.errors import UserError
 from visr.run_dir import evaluation_of, write_json
+from visr.tasks import exact
 from visr.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Options:
     """Directory of a pre-trained run."""
     task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
     """A task's name in the run, or a task.json; without one, three families of 50 tasks each."""
-    gamma: float = 0.95
+    gamma: float = exact.GAMMA
     """Discount of the values; 0.95 is the authors' notebook's."""
     gpi: bool | None = None
     """Act by GPI or by w's own policy; by default as the run was configured."""

@@ -13,6 +13,7 @@ import tyro
 from visr import presets
 from visr.commands import options, output
 from visr.config import (
+    GRID,
     SECTIONS,
     AgentConfig,
     GridConfig,
@@ -20,7 +21,7 @@ from visr.config import (
     RunConfig,
     TrainingConfig,
     field_names,
-    validated,
+    trainable,
 )
 from visr.errors import UserError
 from visr.run_dir import RunDir
@@ -30,7 +31,7 @@ from visr.run_dir import RunDir
 class Options:
     """Learn phi and psi in an environment without looking at its rewards."""
 
-    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = "visr/Grid-v0"
+    env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = GRID
     """Environment id; `visr list envs` names some."""
     preset: str | None = None
     """Where the defaults below come from; `visr list presets` names them."""
@@ -48,14 +49,14 @@ class Options:
 
 def run(args: list[str]) -> int:
     """Train, say where the run is, and stop cleanly when asked to."""
-    default = _defaults(args, Options.env)
+    default = _defaults(args)
     chosen = options.parse(Options, args, "pretrain", default)
     if chosen.env != default.env:  # another environment has other defaults
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)
     if chosen.resume is not None:
         _refuse_changes(default, chosen)
-    config = validated(_config(chosen))
+    config = trainable(_config(chosen))
     from visr import api, pretraining
 
     try:
@@ -73,7 +74,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def _defaults(args: list[str], env: str) -> Options:
+def _defaults(args: list[str], env: str = Options.env) -> Options:
     """What holds where the command line is silent: the resumed run's choices, or a preset's."""
     resumed, preset = _value_of("--resume", args), _value_of("--preset", args)
     if resumed is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
+from visr.config import GRID
 from visr.envs.grid import GridVectorEnv
 from visr.envs.world import GridWorld
 from visr.errors import UserError
@@ -15,9 +16,7 @@ from visr.errors import UserError
 if TYPE_CHECKING:
     from visr.config import RunConfig
 
-__all__ = ["GRID", "list_envs", "make_vec"]
-
-GRID = "visr/Grid-v0"
+__all__ = ["list_envs", "make_vec"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",

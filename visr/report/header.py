@@ -7,8 +7,9 @@ import numpy as np
 from visr.report import elements, recipe, style
 from visr.report.elements import text
 from visr.report.load import Record
+from visr.tasks.exact import GAMMA
+from visr.tasks.rewards import FAMILY_SIZE
 
-FAMILY_TASKS, FAMILY_GAMMA = 50, 0.95  # visr.tasks.families, which cannot be asked without torch
 _KINDS = {"_gpi": "with GPI", "": "without GPI", "_planned": "planned on φ·w"}
 
 
@@ -62,7 +63,7 @@ def _tiles(record: Record) -> str:
     return (
         f'<div class="tiles">\n{"".join(tiles)}</div>\n<p class="muted">Fraction of optimal at step '
         f"{at:,}: 0 is what a random policy is worth, 1 what an optimal one is. Exact, not sampled: the mean "
-        f"of {FAMILY_TASKS} tasks a family and all starts, discount {FAMILY_GAMMA:g}.</p>\n"
+        f"of {FAMILY_SIZE} tasks a family and all starts, discount {GAMMA:g}.</p>\n"
     )
 
 

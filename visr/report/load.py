@@ -14,12 +14,12 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from visr.config import RunConfig
+from visr.config import GRID, RunConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir, evaluation_of, read_json, read_rows
+from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
 
-GRID = "visr/Grid-v0"  # visr.envs.GRID, which cannot be asked without gymnasium
 NUM_ACTIONS = 4
 
 Floats = NDArray[np.float64]
@@ -39,21 +39,6 @@ class Portrait:
     """[K, S], phi . w of K random tasks."""
     values: Floats
     """[K, S], their GPI values."""
-
-
-@dataclass(frozen=True, eq=False)
-class Evaluation:
-    """What `visr evaluate` found out about a task; shapes as in visr.tasks.evaluation."""
-
-    fraction_of_optimal: float
-    value: float
-    value_random: float
-    value_optimal: float
-    gamma: float
-    gpi: bool
-    policy: NDArray[np.int64]
-    values: Floats
-    represented_reward: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,6 +177,7 @@ def _evaluation(path: Path, task: Task) -> Evaluation:
         if not np.isin(policy, np.arange(NUM_ACTIONS)).all():
             raise ValueError(f"policy holds something other than actions 0 to {NUM_ACTIONS - 1}")
         return Evaluation(
+            task=task.name,
             fraction_of_optimal=_number(content, "fraction_of_optimal"),
             value=_number(content, "value"),
             value_random=_number(content, "value_random"),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from visr.config import SECTIONS
+from visr.config import GRID, SECTIONS
 from visr.report import elements, header, recipe, style
 from visr.report.elements import text
-from visr.report.load import GRID, Record, SavedTask
+from visr.report.load import Record, SavedTask
 from visr.report.pictures import Picture
 from visr.report.stylesheet import CSS
 

@@ -14,6 +14,9 @@ from visr.errors import UserError
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
+GAMMA = 0.95
+"""The discount of exact evaluations unless told otherwise: the authors' notebook's."""
+
 _NEGLIGIBLE = 1e-18  # of the largest possible value: below what float64 can add to it
 _SAME = 1e-14  # of the largest possible value: above rounding, so policy iteration cannot cycle
 

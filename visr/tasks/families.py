@@ -9,17 +9,15 @@ import torch
 from numpy.typing import NDArray
 
 from visr.agents.visr import Visr, draw_policies
-from visr.config import RunConfig
-from visr.envs import GRID
+from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.ops import sphere
 from visr.ops.regression import RewardSums, solve
 from visr.tasks import exact, rewards
+from visr.tasks.evaluation import Evaluation
+from visr.tasks.task import Task
 
-GAMMA = 0.95
-"""The discount of exact evaluations unless told otherwise: the authors' notebook's."""
-NUM_TASKS = 50
 _SEED = 20200426
 
 Floats = NDArray[np.float64]
@@ -32,18 +30,20 @@ class Evaluator:
     `span`: rewards phi . w for w uniform, which phi can express; `boxes`: two 4x4 boxes; `goals`: one cell.
     """
 
-    def __init__(self, config: RunConfig, gamma: float = GAMMA) -> None:
+    def __init__(self, config: RunConfig, gamma: float = exact.GAMMA) -> None:
         self.config, self.gamma = config, gamma
         self.world = GridWorld.from_config(config.grid)
         random = torch.Generator().manual_seed(_SEED)
-        self.span = sphere.uniform(NUM_TASKS, d=config.agent.num_features, generator=random)
+        self.span = sphere.uniform(
+            rewards.FAMILY_SIZE, d=config.agent.num_features, generator=random
+        )
         self.families: dict[str, Floats] = {}
         for name in ("boxes", "goals"):
             with contextlib.suppress(UserError):  # a small grid has no room for boxes
-                self.families[name] = rewards.family(name, self.world, NUM_TASKS, _SEED)
+                self.families[name] = rewards.family(name, self.world, seed=_SEED)
 
     @classmethod
-    def for_environment(cls, config: RunConfig, gamma: float = GAMMA) -> Evaluator | None:
+    def for_environment(cls, config: RunConfig, gamma: float = exact.GAMMA) -> Evaluator | None:
         """An evaluator where the environment has an exact MDP, else None."""
         return cls(config, gamma) if config.env == GRID else None
 
@@ -104,3 +104,34 @@ def actions(agent: Visr, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) 
     policies = draw_policies(agent.config, tasks, random, gpi)
     values = agent.psi.gpi_values(states, policies, agent.psi.fold(tasks))
     return values.argmax(dim=-1).view(num_tasks, num_states).numpy()
+
+
+def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool) -> Evaluation:
+    """Act greedily for the task in every state, and value that policy for the true reward."""
+    reward = _true_reward(task, world)
+    policy = actions(agent, world, task.w[None], gpi)[0]
+    values = exact.policy_values(world.transitions, policy, reward, gamma)
+    fraction = exact.fraction_of_optimal(world.transitions, policy, reward, world.start, gamma)
+    return Evaluation(
+        task=task.name,
+        fraction_of_optimal=float(fraction),
+        value=float(values @ world.start),
+        value_random=float(exact.random_values(world.transitions, reward, gamma) @ world.start),
+        value_optimal=float(exact.optimal_values(world.transitions, reward, gamma) @ world.start),
+        gamma=gamma,
+        gpi=gpi,
+        policy=policy,
+        values=values,
+        represented_reward=features(agent, world) @ task.w,
+    )
+
+
+def _true_reward(task: Task, world: GridWorld) -> NDArray[np.float64]:
+    if task.reward is None:
+        raise UserError(f"The task `{task.name}` does not carry its true reward; infer it anew.")
+    if task.reward.shape != (world.num_states,):
+        raise UserError(
+            f"The task `{task.name}` has a reward over {len(task.reward)} states and this world has "
+            f"{world.num_states}; infer it with this run."
+        )
+    return task.reward

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
+FAMILY_SIZE = 50
+"""Tasks in each family that evaluations share."""
+
 _BOX = 4
 _LARGEST_REWARD = 1e12  # whose square still has room in the regression's sums
 _LARGEST_FILE = 64 * 1024 * 1024
@@ -88,7 +91,10 @@ def boxes(world: GridWorld, rng: np.random.Generator) -> FloatArray:
 
 
 def family(
-    name: Literal["boxes", "goals"], world: GridWorld, num_tasks: int = 24, seed: int = 12345
+    name: Literal["boxes", "goals"],
+    world: GridWorld,
+    num_tasks: int = FAMILY_SIZE,
+    seed: int = 12345,
 ) -> FloatArray:
     """Rewards that all evaluations share, [num_tasks, S]; goals repeat only if cells run out."""
     if num_tasks < 1:

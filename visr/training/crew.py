@@ -27,8 +27,10 @@ from visr.types import EnvSpec, Unroll
 class Crew(Protocol):
     """What the loop asks of actors, wherever they are."""
 
-    remembers: bool
-    """Whether their environments can be saved and put back."""
+    @property
+    def remembers(self) -> bool:
+        """Whether their environments can be saved and put back."""
+        ...
 
     def begin(self, psi: SuccessorFeatures) -> None:
         """Take over these weights and, if in another process, start acting."""
@@ -64,7 +66,11 @@ class LocalCrew:
             group: Actor(config, envs.make_vec(config, sizes[group]), psi, seeds[group])
             for group in groups
         }
-        self.remembers = all(actor.remembers for actor in self.actors.values())
+
+    @property
+    def remembers(self) -> bool:
+        """Whether their environments can be saved and put back."""
+        return all(actor.remembers for actor in self.actors.values())
 
     def begin(self, psi: SuccessorFeatures) -> None:
         """Copy the weights now: the learner will change its own meanwhile."""
@@ -121,7 +127,7 @@ class RemoteCrew:
         send(self._to, self._order)
 
     @property
-    def remembers(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def remembers(self) -> bool:
         """Whether their environments can be saved and put back."""
         return self._ask({"do": "remembers"})[0]["remembers"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Adam
 
 from visr.agents.visr import Visr
@@ -64,7 +64,9 @@ def _share_left(num_updates: int, total: int) -> float:
 
 def _parameter_groups(agent: Visr) -> list[dict[str, Any]]:
     config = agent.config
-    groups = [(agent.psi, config.psi_learning_rate, config.psi_adam_epsilon)]
+    groups: list[tuple[nn.Module, float, float]] = [
+        (agent.psi, config.psi_learning_rate, config.psi_adam_epsilon)
+    ]
     if config.features == "learned":
         groups.append((agent.phi, config.phi_learning_rate, config.phi_adam_epsilon))
     return [

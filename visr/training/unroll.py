@@ -46,7 +46,8 @@ class Actor:
         action = torch.randint(self.psi.num_actions, (length, batch), generator=random)
         unroll, readout = self._empty_unroll(length, w, action), self.psi.fold(w)
         # The environments speak numpy, and small writes are quicker there: same memory, other words.
-        record: Any = Unroll(*(field.numpy() for field in unroll))
+        arrays: list[Any] = [field.numpy() for field in unroll]
+        record: Any = Unroll(*arrays)
         for t in range(length):
             record.observation[t], record.is_reset[t] = self._observation, self._ended
             greedy = self.psi.gpi_values(unroll.observation[t], policies[t], readout).argmax(dim=-1)

@@ -1,0 +1,58 @@
+"""The grid presets' numbers: several seeds of each, as one small table.
+
+    python experiments/grid_quality.py runs/quality --presets grid grid-wide --seeds 0 1 2
+
+trains whatever is missing under the directory (a run that was stopped is resumed) and writes
+results/grid/quality.csv with every seed's exact fractions of optimal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+
+import visr
+from visr.run_dir import RunDir
+
+FAMILIES = ("span", "boxes", "goals")
+
+
+def trained(path: Path, preset: str, seed: int, num_processes: int) -> RunDir:
+    """The finished run of that seed, trained or resumed if need be."""
+    if not path.exists():
+        visr.pretrain(preset=preset, seed=seed, num_processes=num_processes, out=path)
+    return visr.resume(path).directory
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--presets", nargs="+", default=["grid", "grid-wide"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--num-processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=Path("results/grid/quality.csv"))
+    options = parser.parse_args()
+    rows = []
+    for preset in options.presets:
+        for seed in options.seeds:
+            path = options.directory / f"{preset}-{seed}"
+            run = trained(path, preset, seed, options.num_processes)
+            rows.append({"preset": preset, "seed": seed, **run.last_row(run.evaluation)})
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with open(options.out, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    for preset in options.presets:
+        mine = [row for row in rows if row["preset"] == preset]
+        means = {
+            name: sum(row[name] for row in mine) / len(mine)
+            for family in FAMILIES
+            for name in (family, f"{family}_gpi")
+        }
+        print(preset, " ".join(f"{name} {value:.3f}" for name, value in means.items()))
+
+
+if __name__ == "__main__":
+    main()
