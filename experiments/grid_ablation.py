@@ -1,8 +1,8 @@
-"""What each choice of `grid-wide` is worth: the demo's budget, one choice changed at a time.
+"""What each choice of `grid-wide` is worth: its smaller sister `demo`, one choice changed at a time.
 
-    python experiments/grid_ablation.py runs/ablation --num-processes 1 --jobs 2
+    python experiments/grid_ablation.py runs/ablation --num-steps 2500000 --num-processes 1 --jobs 2
 
-trains whatever is missing, writes results/grid/ablation.csv and docs/images/ablation.png.
+trains whatever is missing (a directory per variant), writes results/grid/ablation.csv and docs/images/ablation.png.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ VARIANTS: dict[str, list[str]] = {
 FAMILIES = {"span": "random w, in the span of phi", "boxes": "two 4x4 boxes", "goals": "goal cells"}
 
 
-def train(directory: Path, name: str, num_processes: int) -> dict[str, float | str]:
+def train(directory: Path, name: str, fixed: list[str]) -> dict[str, float | str]:
     """The last exact scores of one variant, trained if need be."""
     slug = "".join(c if c.isalnum() else "-" for c in name)
     path = directory / slug
     if not path.exists():
-        fixed = ["--preset", "demo", "--num-processes", str(num_processes), "--out", str(path)]
-        execute([executable, "-m", "visr.cli", "pretrain", *fixed, *VARIANTS[name]], check=True)
+        command = [executable, "-m", "visr.cli", "pretrain", "--preset", "demo", *fixed]
+        execute([*command, *VARIANTS[name], "--out", str(path)], check=True)
     run = RunDir.open(path)
     return {"variant": name, **run.last_row(run.evaluation)}
 
@@ -84,11 +84,11 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--num-processes", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--num-steps", type=int, default=presets.get("demo").training.num_steps)
     options = parser.parse_args()
+    fixed = ["--num-processes", str(options.num_processes), "--num-steps", str(options.num_steps)]
     with ThreadPoolExecutor(options.jobs) as jobs:
-        rows = list(
-            jobs.map(lambda n: train(options.directory, n, options.num_processes), VARIANTS)
-        )
+        rows = list(jobs.map(lambda name: train(options.directory, name, fixed), VARIANTS))
     table = Path("results/grid/ablation.csv")
     table.parent.mkdir(parents=True, exist_ok=True)
     with open(table, "w", newline="", encoding="utf-8") as file:
@@ -96,8 +96,7 @@ def main() -> None:
         writer.writeheader()
         writer.writerows(rows)
     write_bytes(Path("docs/images/ablation.png"), draw(rows))
-    steps = presets.get("demo").training.num_steps
-    print(f"{len(rows)} variants of {steps:,} steps: {table}, docs/images/ablation.png")
+    print(f"{len(rows)} variants of {options.num_steps:,} steps: {table}, docs/images/ablation.png")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from visr.agents.visr import Visr
 from visr.config import RunConfig
+from visr.errors import UserError
 from visr.run_dir import RunDir, append_rows, forget_rows_after, writing
 from visr.tasks import families, portrait
 from visr.training import checkpoint
@@ -52,7 +54,11 @@ def start(path: str | Path, config: RunConfig, observe: Observer | None = None) 
     """Pre-train from nothing into a new run directory."""
     with contextlib.closing(Loop(config)) as loop:
         run = RunDir.create(path, config)
-        checkpoint.save(run, *loop.state(), num_steps=0)
+        try:
+            checkpoint.save(run, *loop.state(), num_steps=0)
+        except UserError:  # a run without any checkpoint could never be resumed
+            run.remove_stillborn()
+            raise
         _train(run, loop, Recorder(run), observe)
     return run
 
@@ -63,11 +69,12 @@ def resume(
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
     config = run.config()
-    tensors, counts = checkpoint.load(checkpoint.newest(run))
-    recorder = Recorder(run)
-    recorder.load_state(within(tensors, "recorder."))
+    newest, recorder = checkpoint.newest(run), Recorder(run)
+    tensors, counts = checkpoint.load(newest)
     with contextlib.closing(Loop(config, num_processes)) as loop:
-        loop.load_state(tensors, counts)
+        with checkpoint.fitting(newest):
+            recorder.load_state(within(tensors, "recorder."))
+            loop.load_state(tensors, counts)
         for file in (run.metrics, run.timing, run.evaluation):
             forget_rows_after(file, loop.num_learned_steps)
         _train(run, loop, recorder, observe)
@@ -95,11 +102,20 @@ class Recorder:
         if not self._count:
             return
         self.latest = {name: self._sums[name] / self._count for name in sorted(self._sums)}
+        self._refuse_divergence(num_steps)
         row = {"num_steps": num_steps, "num_updates": num_updates, **self.latest}
         append_rows(self._run.metrics, list(row), [list(row.values())])
         self._sums, self._count = {}, 0
         self._write_timing(num_steps)
         self.plot(self.latest, num_steps)
+
+    def _refuse_divergence(self, num_steps: int) -> None:
+        lost = [name for name, value in self.latest.items() if not math.isfinite(value)]
+        if lost:
+            raise UserError(
+                f"Training diverged before step {num_steps:,}: {lost[0]} is {self.latest[lost[0]]}; "
+                "the last checkpoint is kept, so start anew with lower learning rates."
+            )
 
     def _write_timing(self, num_steps: int) -> None:
         now, (then, before) = time.perf_counter(), self._since
@@ -186,7 +202,10 @@ def _stopped(run: RunDir, loop: Loop, recorder: Recorder, signal_number: int) ->
 def _evaluate(
     run: RunDir, exact: families.Evaluator, agent: Visr, num_steps: int, recorder: Recorder
 ) -> dict[str, float]:
-    scores = exact.scores(agent)
+    try:
+        scores = exact.scores(agent)
+    except UserError:  # features that are all alike reward every policy alike: nothing to measure
+        return {}
     append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
     portrait.save(run, portrait.draw(agent, exact))
     recorder.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)

@@ -65,6 +65,16 @@ class RunDir:
             raise
         return run
 
+    def remove_stillborn(self) -> None:
+        """Take back `create` when nothing could be saved after it."""
+        with contextlib.suppress(OSError):
+            self.config_file.unlink()
+            for partial in self._checkpoints.glob("*"):
+                partial.unlink()
+            self._checkpoints.rmdir()
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
     @classmethod
     def open(cls, path: str | Path) -> RunDir:
         """An existing run, checked as far as its configuration goes."""

@@ -224,7 +224,7 @@ def test_a_reward_is_read_from_csv(text: str, tmp_path: Path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "no data"),
+        ("", "empty"),
         ("\n\n", "no data"),
         ("# nothing\n", "no data"),
         ("a,b,c\n0,1,2\n", "'a'"),
@@ -332,7 +332,7 @@ def test_a_file_that_is_too_large_is_not_even_opened(tmp_path: Path):
 def test_a_family_is_fixed_and_every_member_is_a_reward(world: GridWorld):
     for name in ("boxes", "goals"):
         tasks = rewards.family(name, world)
-        assert tasks.shape == (24, world.num_states)
+        assert tasks.shape == (rewards.FAMILY_SIZE, world.num_states)
         assert tasks.dtype == np.float64
         assert np.array_equal(tasks, rewards.family(name, world))
         assert not np.array_equal(tasks, rewards.family(name, world, seed=1))

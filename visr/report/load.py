@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -108,10 +107,7 @@ def record(path: Path) -> Record:
 
 
 def _columns(path: Path) -> Columns:
-    try:
-        rows = read_rows(path)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} is damaged ({error}); restore it, or move it away.") from None
+    rows = read_rows(path)
     if not rows:
         return {}
     columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
@@ -154,10 +150,7 @@ def _checked_portrait(arrays: dict[str, NDArray[Any]], config: RunConfig) -> Por
 
 
 def _saved_task(path: Path, config: RunConfig) -> SavedTask:
-    try:
-        task = Task.load(path)
-    except OverflowError as error:
-        raise UserError(f"{path} is not a task ({error}); `visr infer` makes one.") from None
+    task = Task.load(path)
     if task.reward is not None and len(task.reward) != config.grid.height * config.grid.width:
         raise UserError(
             f"{path} has a reward over {len(task.reward)} states and the run's grid has "

@@ -185,6 +185,8 @@ def _read_npy(path: Path) -> np.ndarray:
 
 def _read_csv(path: Path) -> np.ndarray:
     text = path.read_text(encoding="utf-8-sig")
+    if not text.strip():
+        raise ValueError("it is empty")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # numpy only warns about a file without data
         values = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)

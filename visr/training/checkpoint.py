@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import safetensors
@@ -28,9 +30,9 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     """Tensors and counts of a checkpoint; damage is a UserError."""
     try:
         with safetensors.safe_open(str(path), framework="pt") as file:
-            counts = json.loads((file.metadata() or {})["visr"])
+            counts = dict(json.loads((file.metadata() or {})["visr"]))
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{path} is damaged or cut short ({error}); remove it to go on from the checkpoint before."
         ) from None
@@ -42,9 +44,16 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
 def restore_agent(agent: nn.Module, path: Path) -> None:
     """Only the networks of a checkpoint, for acting."""
     tensors, _ = load(path)
-    try:
+    with fitting(path):
         agent.load_state_dict(within(tensors, "learner.agent."))
-    except RuntimeError:
+
+
+@contextlib.contextmanager
+def fitting(path: Path) -> Iterator[None]:
+    """Tensors of other names or shapes than the configuration asks for become a sentence."""
+    try:
+        yield
+    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
         raise UserError(
             f"{path} does not fit its run's config.json; one of the two is from elsewhere."
         ) from None

@@ -68,10 +68,15 @@ class Loop:
 
     def rounds(self) -> Generator[Round]:
         """Act and learn until done; whoever iterates decides when to log, save or stop."""
+        num_threads = torch.get_num_threads()
         torch.set_num_threads(1)  # small matrices want one core
         torch.set_flush_denormal(True)
-        while not self.is_done:
-            yield self._round()
+        try:
+            while not self.is_done:
+                yield self._round()
+        finally:
+            torch.set_num_threads(num_threads)
+            torch.set_flush_denormal(False)
 
     def _round(self) -> Round:
         crews = [] if self._has_enough() else self.crews

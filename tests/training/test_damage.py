@@ -1,0 +1,59 @@
+"""What goes wrong around training is named, and leaves nothing half-made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from visr import pretraining
+from visr.errors import UserError
+from visr.run_dir import RunDir
+from visr.training import checkpoint
+from visr.training.loop import Loop
+
+
+def test_a_checkpoint_that_does_not_fit_its_config_is_a_sentence(trained: Path, tmp_path: Path):
+    path = tmp_path / "run"
+    shutil.copytree(trained, path)
+    config = json.loads((path / "config.json").read_text())
+    config["config"]["agent"]["num_features"] = 6
+    (path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=r"does not fit its run's config\.json"):
+        pretraining.resume(path)
+
+
+def test_no_run_is_left_where_its_first_checkpoint_found_no_room(
+    tmp_path: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch
+):
+    def full(*_: Any, **__: Any) -> Path:
+        raise UserError("Cannot write: No space left on device; free some space.")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    with pytest.raises(UserError, match="No space left"):
+        pretraining.start(tmp_path / "run", tiny())
+    assert not (tmp_path / "run").exists()
+
+
+def test_divergence_is_named_and_the_metrics_stay_clean(tmp_path: Path, tiny: Any):
+    run = RunDir.create(tmp_path / "run", tiny())
+    recorder = pretraining.Recorder(run)
+    recorder.add([{"psi_loss": torch.tensor(float("nan"))}])
+    with pytest.raises(UserError, match="psi_loss is nan"):
+        recorder.write(1280, 1)
+    assert not run.metrics.exists()
+
+
+def test_training_leaves_torch_as_it_found_it(tiny: Any):
+    torch.set_num_threads(2)
+    loop = Loop(tiny(num_steps=1_280))
+    for _ in loop.rounds():
+        assert torch.get_num_threads() == 1
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    assert threads == 2
+    assert torch.tensor(1e-40).mul(1).item() != 0  # denormals are numbers again
