@@ -2,7 +2,8 @@
 
     python experiments/grid_ablation.py runs/ablation --num-steps 2500000 --num-processes 1 --jobs 2
 
-trains whatever is missing (a directory per variant), writes results/grid/ablation.csv and docs/images/ablation.png.
+trains whatever is missing (a directory per variant), then writes results/grid/ablation.csv and
+docs/images/ablation.png.
 """
 
 from __future__ import annotations

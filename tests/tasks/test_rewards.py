@@ -225,7 +225,7 @@ def test_a_reward_is_read_from_csv(text: str, tmp_path: Path):
     ("content", "words"),
     [
         ("", "empty"),
-        ("\n\n", "no data"),
+        ("\n\n", "empty"),
         ("# nothing\n", "no data"),
         ("a,b,c\n0,1,2\n", "'a'"),
         ("0,1,2\n3,x,5\n", "'x'"),
