@@ -31,7 +31,7 @@ class GridConfig:
     layout: Literal["open", "four-rooms"] = "open"
     """Walls: none, or the classic four rooms joined by four doors."""
     max_episode_steps: int = 0
-    """Steps before a time-out sends the agent to a new start; 0 never does, as in the authors' notebook."""
+    """Steps before a time-out sends the agent to a new start; 0 never does."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ _GRID: dict[str, object] = {
     "psi_adam_epsilon": 1e-5,
     "phi_learning_rate": 1e-3,
     "phi_adam_epsilon": 1e-8,
-    "phi_num_steps": 9_600_000,
     "learning_rate_decay": "linear",
     "num_steps": 38_400_000,
     "num_envs": 512,
@@ -55,7 +54,6 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
         "seconds: does everything run?",
         {
             **_GRID,
-            "phi_num_steps": 0,
             "num_steps": 20_480,
             "num_envs": 32,
             "num_actor_groups": 2,
