@@ -209,7 +209,7 @@ def test_inferring_anew_forgets_the_evaluation_of_the_task_before(run: Path):
 
 def test_evaluate_json_is_the_saved_evaluation(run: Path):
     visr("infer", run, "--reward", "boxes:7")
-    answer = visr("evaluate", run, "boxes-7", "--gamma", "0.9", "--gpi", "False", "--json").json
+    answer = visr("evaluate", run, "boxes-7", "--gamma", "0.9", "--policy", "own", "--json").json
     assert answer == json.loads((run / "tasks" / "boxes-7.evaluation.json").read_text())
     assert (answer["gamma"], answer["gpi"], answer["task"]) == (0.9, False, "boxes:7")
     bounds = answer["value_optimal"] - answer["value_random"]

@@ -91,7 +91,7 @@ class TrainingConfig:
     seed: int = 0
     """Fixes every random draw of the run."""
     num_processes: int = 1
-    """Processes: one learns and acts a little, the others act; results do not depend on it."""
+    """Processes: one learns and acts for a group, the others act; results do not depend on it."""
     num_actor_groups: int = 1
     """Groups that the environments act in: one beside the learner, the others in the other processes."""
     log_every: int = 100_000
@@ -196,6 +196,11 @@ def validated(config: RunConfig) -> RunConfig:
         for f in dataclasses.fields(part):
             _check(f.name, getattr(part, f.name), hints[f.name])
     training = config.training
+    if training.num_processes > training.num_actor_groups:
+        raise UserError(
+            f"num_processes = {training.num_processes} is more than num_actor_groups = "
+            f"{training.num_actor_groups}; every process acts for a group, so raise --num-actor-groups too."
+        )
     if training.num_actor_groups > training.num_envs:
         raise UserError(
             f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "

@@ -19,7 +19,7 @@ from torch import Tensor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.run_dir import RunDir, append_rows, forget_rows_after, writing
+from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows, writing
 from visr.tasks import families, portrait
 from visr.training import checkpoint
 from visr.training.learner import within
@@ -55,12 +55,17 @@ def start(path: str | Path, config: RunConfig, observe: Observer | None = None) 
     with contextlib.closing(Loop(config)) as loop:
         run = RunDir.create(path, config)
         try:
-            checkpoint.save(run, *loop.state(), num_steps=0)
-        except UserError:  # a run without any checkpoint could never be resumed
+            _save_beginning(run, loop)
+        except BaseException:  # a run without any checkpoint would only be in the way
             run.remove_stillborn()
             raise
         _train(run, loop, Recorder(run), observe)
     return run
+
+
+def _save_beginning(run: RunDir, loop: Loop) -> None:
+    loop.restart_forgetful_environments()  # as a resumed run will
+    checkpoint.save(run, *loop.state(), num_steps=0)
 
 
 def resume(
@@ -69,9 +74,12 @@ def resume(
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
     config = run.config()
-    newest, recorder = checkpoint.newest(run), Recorder(run)
-    tensors, counts = checkpoint.load(newest)
+    recorder = Recorder(run)
     with contextlib.closing(Loop(config, num_processes)) as loop:
+        if not run.checkpoints():  # killed before its first one: there is nothing to go on from yet
+            _save_beginning(run, loop)
+        newest = checkpoint.newest(run)
+        tensors, counts = checkpoint.load(newest)
         with checkpoint.fitting(newest):
             recorder.load_state(within(tensors, "recorder."))
             loop.load_state(tensors, counts)
@@ -165,9 +173,9 @@ def _train(
     exact = families.Evaluator.for_environment(loop.config)
     evaluation: dict[str, float] = {}
     before = loop.num_learned_steps
-    if exact and before == 0:
-        evaluation = _evaluate(run, exact, loop.agent, 0, recorder)
     with _stop_requests() as stop, contextlib.closing(recorder):
+        if exact and not read_rows(run.evaluation):
+            evaluation = _evaluate(run, exact, loop.agent, before, recorder)
         for current in loop.rounds():
             now = loop.num_learned_steps
             recorder.add(current.metrics)

@@ -51,7 +51,7 @@ class RunDir:
         run = cls(path)
         with writing(run.path):
             is_new = not run.path.exists()
-            if not is_new and (not run.path.is_dir() or any(run.path.iterdir())):
+            if not is_new and not _is_empty_directory(run.path):
                 raise UserError(
                     f"{run.path} exists already; choose another --out, "
                     f"or go on with `--resume {run.path}`."
@@ -133,6 +133,11 @@ class RunDir:
         return sorted(
             p for p in self.tasks.glob("*.json") if not p.name.endswith(".evaluation.json")
         )
+
+
+def _is_empty_directory(path: Path) -> bool:
+    """Whether a run can begin here; what a killed process left half-written does not count."""
+    return path.is_dir() and all(p.name.endswith(".partial") for p in path.iterdir())
 
 
 def evaluation_of(task_file: Path) -> Path:

@@ -157,6 +157,27 @@ def test_the_target_network_follows_every_so_many_updates(unroll: Unroll):
     assert same(agent.target_psi.state_dict(), agent.psi.state_dict())
 
 
+def test_the_target_network_is_what_bootstraps(unroll: Unroll):
+    agent = new_agent(target_period=1000)
+    before = agent.losses(unroll).psi.item()
+    assert agent.target_psi is not None
+    with torch.no_grad():
+        agent.target_psi.readout.bias.add_(1.0)
+    assert agent.losses(unroll).psi.item() != pytest.approx(before, rel=1e-3)
+
+
+def test_returns_do_not_look_beyond_a_time_out(unroll: Unroll):
+    # n = 3, gamma = .5, one feature, psi = 8 everywhere, c = 1, 2, 4, 8, ...; the clock runs out at t = 1:
+    # G_0 = 1 + .5 (2 + .5 * 8) = 4     G_1 = 2 + .5 * 8 = 6     G_2 = 4 + .5 (8 + .5 (16 + .5 * 8)) = 13
+    truncated = unroll.truncated.clone()
+    truncated[1] = True
+    psi = torch.full((7, 4, 4, 1), 8.0)
+    cumulant = 2.0 ** torch.arange(6.0).view(6, 1, 1).expand(6, 4, 1)
+    timed = unroll._replace(truncated=truncated, w=torch.ones(4, 1))
+    target = n_step_q.targets(psi, cumulant, timed, gamma=0.5, n=3)
+    torch.testing.assert_close(target[:3, 0, 0], torch.tensor([4.0, 6.0, 13.0]))
+
+
 def test_linear_decay_ends_at_a_step_size_of_zero(unroll: Unroll):
     agent = new_agent(learning_rate_decay="linear")
     learner = Learner(agent, total_updates=2)

@@ -33,6 +33,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 
@@ -53,7 +54,7 @@ def assert_identical(a: RunDir, b: RunDir) -> None:
     assert tensors.keys() == others.keys()
     for name, tensor in tensors.items():
         assert torch.equal(tensor, others[name]), name
-    for file in ("metrics.csv", "evaluation.csv", "config.json", "portrait.safetensors"):
+    for file in ("metrics.csv", "evaluation.csv", "portrait.safetensors"):
         assert (a.path / file).read_bytes() == (b.path / file).read_bytes(), file
 
 
@@ -66,7 +67,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return RunDir.open(path)
 
 
-@pytest.mark.parametrize("kill_at", [(5_120,), (10_240, 35_840)])
+@pytest.mark.parametrize("kill_at", [(0,), (10_240, 35_840)])
 def test_a_run_killed_with_sigkill_ends_bit_identical(
     uninterrupted: RunDir, tmp_path: Path, kill_at: tuple[int, ...]
 ):
@@ -85,14 +86,15 @@ def test_a_run_killed_with_sigkill_ends_bit_identical(
     assert_identical(run, uninterrupted)
 
 
+@pytest.mark.parametrize("num_processes", ["1", "2"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_polite_stop_saves_all_work_and_says_how_to_go_on(
-    uninterrupted: RunDir, tmp_path: Path, number: signal.Signals, code: int
+    uninterrupted: RunDir, tmp_path: Path, number: signal.Signals, code: int, num_processes: str
 ):
     run = RunDir(tmp_path / "run")
-    process = start(*TRAIN, "--out", str(run.path))
+    process = start(*TRAIN, "--out", str(run.path), "--num-processes", num_processes)
     wait_for_checkpoint(process, run, 5_120)
-    process.send_signal(number)
+    os.killpg(process.pid, number)  # as a terminal and coreutils' timeout do
     output, errors = process.communicate(timeout=120)
     assert process.returncode == code
     assert output == ""
@@ -129,8 +131,9 @@ def forgetful_id() -> Any:
     del gymnasium.registry["tests/Forgetful-v0"]
 
 
+@pytest.mark.parametrize("kill_at", [1_280, 12_800])  # before and after the first checkpoint
 def test_worlds_that_cannot_be_saved_are_reset_at_checkpoints_and_so_resume_exactly(
-    forgetful_id: str, tmp_path: Path, tiny: Any
+    forgetful_id: str, tmp_path: Path, tiny: Any, kill_at: int
 ):
     config = tiny(env=forgetful_id, num_steps=20_480, checkpoint_every=5_120)
     whole = pretraining.start(tmp_path / "whole", config)
@@ -139,7 +142,7 @@ def test_worlds_that_cannot_be_saved_are_reset_at_checkpoints_and_so_resume_exac
         pass
 
     def kill(status: pretraining.Status) -> None:
-        if status.num_steps >= 12_800:
+        if status.num_steps >= kill_at:
             raise Killed
 
     with pytest.raises(Killed):
@@ -148,6 +151,13 @@ def test_worlds_that_cannot_be_saved_are_reset_at_checkpoints_and_so_resume_exac
     (a, _), (b, _) = (checkpoint.load(checkpoint.newest(r)) for r in (whole, resumed))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert whole.metrics.read_bytes() == resumed.metrics.read_bytes()
+
+
+def test_a_run_killed_before_its_first_checkpoint_begins_again(tmp_path: Path, tiny: Any):
+    whole = pretraining.start(tmp_path / "whole", tiny())
+    killed = RunDir.create(tmp_path / "killed", tiny())  # all that a very early kill leaves
+    assert not killed.checkpoints()
+    assert_identical(pretraining.resume(killed.path), whole)
 
 
 def test_only_the_last_two_checkpoints_are_kept_and_none_is_half_written(uninterrupted: RunDir):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from visr.errors import UserError
 from visr.training.crew import LocalCrew, RemoteCrew, group_sizes
 from visr.training.loop import Loop, joined, part, total_updates
 from visr.training.unroll import Actor
@@ -95,17 +97,42 @@ def test_unrolls_follow_the_world(tiny: Any):
     assert torch.equal(unrolls[0].truncated[-1], unrolls[1].is_reset[0])
 
 
-def test_actors_act_with_the_weights_of_the_rounds_start(tiny: Any):
+def test_actors_act_with_the_weights_of_the_rounds_start(
+    tiny: Any, monkeypatch: pytest.MonkeyPatch
+):
     loop = Loop(tiny())
     actor = actors_of(loop)[0]
-    with torch.no_grad():
-        for parameter in loop.agent.psi.parameters():
-            parameter.add_(1.0)
-    stale = [p.clone() for p in actor.psi.parameters()]
-    assert not torch.equal(stale[0], next(loop.agent.psi.parameters()))
-    actor.refresh(loop.agent.psi)
-    for mine, theirs in zip(actor.psi.parameters(), loop.agent.psi.parameters(), strict=True):
-        assert torch.equal(mine, theirs)
+    acted: list[Tensor] = []
+
+    def collect() -> Any:
+        acted.append(actor.psi.readout.weight.clone())
+        return original()
+
+    original = actor.collect
+    monkeypatch.setattr(actor, "collect", collect)
+    for _ in range(3):
+        at_the_start = loop.agent.psi.readout.weight.clone()
+        next(loop.rounds())
+        assert torch.equal(acted[-1], at_the_start)
+    # The learner did move on meanwhile.
+    assert not torch.equal(loop.agent.psi.readout.weight, acted[-1])
+
+
+def test_gpi_draws_new_neighbours_at_every_step(tiny: Any, monkeypatch: pytest.MonkeyPatch):
+    actor = actors_of(Loop(tiny()))[0]
+    consulted: list[Tensor] = []
+    original = actor.psi.gpi_values
+
+    def gpi_values(observation: Tensor, policies: Tensor, readout: Any) -> Tensor:
+        consulted.append(policies)
+        return original(observation, policies, readout)
+
+    monkeypatch.setattr(actor.psi, "gpi_values", gpi_values)
+    unroll = actor.collect()
+    assert len(consulted) == 40
+    for earlier, later in pairwise(consulted):
+        assert torch.equal(earlier[:, 0], unroll.w)
+        assert (earlier[:, 1:] != later[:, 1:]).any(dim=-1).all()
 
 
 def test_epsilon_one_acts_uniformly_and_zero_greedily(tiny: Any):
@@ -130,7 +157,7 @@ def test_an_acting_process_that_dies_is_named(tiny: Any):
     child = loop.crews[1]
     assert isinstance(child, RemoteCrew)
     child.process.kill()
-    with pytest.raises(RuntimeError, match="ended unexpectedly"):
+    with pytest.raises(UserError, match="ended unexpectedly"):
         next(loop.rounds())
     loop.close()
 

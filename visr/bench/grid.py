@@ -98,15 +98,13 @@ Product = tuple[int, Tensor, Tensor]
 
 
 def _acting(config: RunConfig) -> list[Product]:
-    """Every step, every group: w's part, the hidden layers, w folded into the readout, the readout."""
+    """Every step: w's part, the hidden layers, the readout; once an unroll: w folded into the readout."""
     agent, training = config.agent, config.training
     policies = 1 + agent.gpi_samples if agent.gpi else 1
     d, sizes, products = agent.num_features, agent.hidden_sizes, []
     for group in group_sizes(config):
-        shapes = [
-            *_layers(group * policies, (d, *sizes)),
-            (group, d, NUM_ACTIONS * sizes[-1]),
-        ]
+        shapes = _layers(group * policies, (d, *sizes))
+        products.append((1, torch.randn(group, d), torch.randn(d, NUM_ACTIONS * sizes[-1])))
         products += [
             (training.unroll_length, torch.randn(a, b), torch.randn(b, c)) for a, b, c in shapes
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -34,8 +34,8 @@ class Options:
     """A task's name in the run, or a task.json; without one, three families of 50 tasks each."""
     gamma: float = exact.GAMMA
     """Discount of the values; 0.95 is the authors' notebook's."""
-    gpi: bool | None = None
-    """Act by GPI or by w's own policy; by default as the run was configured."""
+    policy: Literal["run", "gpi", "own"] = "run"
+    """Act by GPI, by w's own policy, or as the run was configured; the families show both anyway."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -52,7 +52,8 @@ def run(args: list[str]) -> int:
         _show_families(loaded, chosen)
         return 0
     path = _task_file(loaded, chosen.task)
-    result = loaded.evaluate(Task.load(path), gamma=chosen.gamma, gpi=chosen.gpi)
+    gpi = {"run": None, "gpi": True, "own": False}[chosen.policy]
+    result = loaded.evaluate(Task.load(path), gamma=chosen.gamma, gpi=gpi)
     write_json(evaluation_of(path), result.to_dict())
     _show(result, chosen.json)
     return 0

@@ -60,7 +60,12 @@ def run(args: list[str]) -> int:
 def _place(task: Task, name: str | None, run: RunDir) -> Path:
     """The name asked for, or one made from the reward that no other reward's task has taken."""
     if name is not None:
-        return run.task(slug(name))
+        path = run.task(slug(name))
+        if not _is_free(path, task):
+            raise UserError(
+                f"The name {name!r} belongs to another task of this run; choose another --name."
+            )
+        return path
     stem = slug(task.name)
     numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
     return next(path for path in map(run.task, numbered) if _is_free(path, task))
@@ -101,15 +106,19 @@ def _show(task: Task, path: Path, run: RunDir) -> None:
 
 
 def verdict(task: Task) -> str:
-    """How far to trust the task, in words."""
+    """How much of the reward the features carry, in words; what the policy is worth, evaluation says."""
+    if not np.isfinite(task.standard_error).all():
+        return "There are too few states for so many features to say how good this fit is."
     if task.r_squared >= 0.8:
         return "The features express this reward well."
     if task.r_squared >= 0.4:
-        return "The features express the broad shape of this reward; expect a good policy, not a perfect one."
-    return (
-        "The features express little of this reward; the policy may miss it. "
-        "More features (--num-features) widen what can be expressed."
-    )
+        return "The features express the broad shape of this reward."
+    if task.r_squared < 0:
+        return (
+            "The fit is worse than a constant: the reward may have an offset that unit features cannot "
+            "express (try --centred True), or need more features (--num-features)."
+        )
+    return "The features express little of this reward; more of them (--num-features) express more."
 
 
 def _numbers(x: np.ndarray, most: int = 8) -> str:

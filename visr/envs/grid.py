@@ -243,23 +243,31 @@ class GridEnv(gymnasium.Env[Any, Any]):
         return colours[cells.reshape(shape)].repeat(side, axis=0).repeat(side, axis=1)
 
 
-def make(
+def make(**settings: Any) -> GridEnv:
+    """What `gymnasium.make("visr/Grid-v0", ...)` calls; see `world_from` for the world's settings."""
+    world, rest = world_from(**settings)
+    return GridEnv(world, **rest)
+
+
+def make_vector(num_envs: int = 1, **settings: Any) -> GridVectorEnv:
+    """What `gymnasium.make_vec("visr/Grid-v0", ...)` calls; see `world_from` for the world's settings."""
+    world, rest = world_from(**settings)
+    return GridVectorEnv(world, num_envs, **rest)
+
+
+def world_from(
     height: int = 10,
     width: int = 10,
     layout: Literal["open", "four-rooms"] = "open",
-    **settings: Any,
-) -> GridEnv:
-    """What `gymnasium.make("visr/Grid-v0", ...)` calls."""
-    return GridEnv(GridWorld.from_config(GridConfig(height, width, layout)), **settings)
+    walls: ArrayLike | None = None,
+    start_weights: ArrayLike | None = None,
+    **rest: Any,
+) -> tuple[GridWorld, dict[str, Any]]:
+    """The world of some settings, and the settings that are not the world's.
 
-
-def make_vector(
-    num_envs: int = 1,
-    height: int = 10,
-    width: int = 10,
-    layout: Literal["open", "four-rooms"] = "open",
-    **settings: Any,
-) -> GridVectorEnv:
-    """What `gymnasium.make_vec("visr/Grid-v0", ...)` calls."""
+    walls [height, width] True where nobody can stand (instead of a layout); start_weights [S].
+    """
     world = GridWorld.from_config(GridConfig(height, width, layout))
-    return GridVectorEnv(world, num_envs, **settings)
+    own_walls = world.walls if walls is None else np.asarray(walls, dtype=np.bool_)
+    weights = None if start_weights is None else np.asarray(start_weights, dtype=np.float64)
+    return GridWorld(height, width, own_walls, weights), rest

@@ -67,6 +67,15 @@ def fraction_of_optimal(
     gamma: float,
 ) -> FloatArray:
     """(V - V_random) / (V_optimal - V_random) with each V = sum_s start(s) V(s); [] or [K]."""
+    random, optimal = bounds(transitions, reward, start, gamma)
+    value = policy_values(transitions, policy, reward, gamma) @ start
+    return np.asarray((value - random) / (optimal - random))
+
+
+def bounds(
+    transitions: IntArray, reward: FloatArray, start: FloatArray, gamma: float
+) -> tuple[FloatArray, FloatArray]:
+    """V_random and V_optimal, each averaged over starts; they must differ."""
     random = random_values(transitions, reward, gamma) @ start
     optimal = optimal_values(transitions, reward, gamma) @ start
     scale = _largest_value(np.atleast_2d(reward), gamma).reshape(np.shape(random))
@@ -75,8 +84,7 @@ def fraction_of_optimal(
             "The reward is worth as much to a random policy as to the best one, so there is no "
             "fraction of optimal: give a reward that differs between cells that can be reached."
         )
-    value = policy_values(transitions, policy, reward, gamma) @ start
-    return np.asarray((value - random) / (optimal - random))
+    return random, optimal
 
 
 def _check_gamma(gamma: float) -> None:

@@ -37,6 +37,7 @@ class Evaluator:
         self.span = sphere.uniform(
             rewards.FAMILY_SIZE, d=config.agent.num_features, generator=random
         )
+        self._known_bounds: dict[str, tuple[Floats, Floats]] = {}
         self.families: dict[str, Floats] = {}
         for name in ("boxes", "goals"):
             with contextlib.suppress(UserError):  # a small grid has no room for boxes
@@ -66,12 +67,23 @@ class Evaluator:
         }
         if name != "span":
             policies[f"{name}_planned"] = self._plan(w @ phi.T)
-        return {key: float(self.fractions(p, reward).mean()) for key, p in policies.items()}
+        random, optimal = self._bounds(name, reward)
+        values = {key: self._values(policy, reward) for key, policy in policies.items()}
+        return {k: float(((v - random) / (optimal - random)).mean()) for k, v in values.items()}
 
-    def fractions(self, policy: Ints, reward: Floats) -> Floats:
-        """[K, S] actions and true rewards -> [K] fractions of optimal."""
-        world = self.world
-        return exact.fraction_of_optimal(world.transitions, policy, reward, world.start, self.gamma)
+    def _values(self, policy: Ints, reward: Floats) -> Floats:
+        values = exact.policy_values(self.world.transitions, policy, reward, self.gamma)
+        return values @ self.world.start
+
+    def _bounds(self, name: str, reward: Floats) -> tuple[Floats, Floats]:
+        """What random and optimal policies are worth; fixed families are solved only once."""
+        if name not in self._known_bounds:
+            world = self.world
+            bounds = exact.bounds(world.transitions, reward, world.start, self.gamma)
+            if name == "span":  # its rewards move with phi
+                return bounds
+            self._known_bounds[name] = bounds
+        return self._known_bounds[name]
 
     def _plan(self, reward: Floats) -> Ints:
         values = exact.optimal_values(self.world.transitions, reward, self.gamma)
@@ -97,13 +109,14 @@ def actions(agent: Visr, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) 
 
     With GPI each state consults w and one fresh draw of neighbours, as one step of acting would.
     """
-    num_tasks, num_states = len(w), world.num_states
-    tasks = torch.as_tensor(w, dtype=torch.float32).repeat_interleave(num_states, dim=0)
-    states = torch.arange(num_states).repeat(num_tasks)
-    random = torch.Generator().manual_seed(seed)
-    policies = draw_policies(agent.config, tasks, random, gpi)
-    values = agent.psi.gpi_values(states, policies, agent.psi.fold(tasks))
-    return values.argmax(dim=-1).view(num_tasks, num_states).numpy()
+    random, states = torch.Generator().manual_seed(seed), torch.arange(world.num_states)
+    policy = []
+    for task in torch.as_tensor(w, dtype=torch.float32):
+        tasks = task.expand(world.num_states, -1)
+        policies = draw_policies(agent.config, tasks, random, gpi)
+        values = agent.psi.gpi_values(states, policies, agent.psi.fold(tasks))
+        policy.append(values.argmax(dim=-1))
+    return torch.stack(policy).numpy()
 
 
 def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool) -> Evaluation:

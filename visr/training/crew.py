@@ -118,6 +118,7 @@ class RemoteCrew:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
+            start_new_session=True,  # signals are for the parent; the child ends with its pipe
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
@@ -176,7 +177,10 @@ class RemoteCrew:
             words, tensors = receive(self._from)
         except EOFError:
             code = self.process.wait()
-            raise RuntimeError(f"an acting process ended unexpectedly (exit code {code})") from None
+            raise UserError(
+                f"An acting process ended unexpectedly (exit code {code}); the run is saved up to its "
+                "last checkpoint, so go on with --resume, or with fewer --num-processes."
+            ) from None
         if "error" in words:
             raise UserError(words["error"])
         return words, tensors
@@ -265,9 +269,6 @@ def _obey(
 
 
 def _main() -> None:
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     # What environments print goes to stderr; the real stdout carries frames only.
