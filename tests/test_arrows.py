@@ -26,7 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": {"agents", "config", "envs", "errors", "ops", "run_dir"},
     "report": {"config", "errors", "run_dir", "tasks"},
     "presets": {"config", "errors"},
-    "pretraining": {"agents", "config", "run_dir", "tasks", "training"},
+    "pretraining": {"agents", "config", "errors", "run_dir", "tasks", "training"},
     "api": {
         *("agents", "config", "envs", "errors", "ops", "presets", "pretraining", "run_dir"),
         *("tasks", "training", "types"),

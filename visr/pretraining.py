@@ -76,7 +76,7 @@ def resume(
     config = run.config()
     recorder = Recorder(run)
     with contextlib.closing(Loop(config, num_processes)) as loop:
-        if not run.checkpoints():  # killed before its first one: there is nothing to go on from yet
+        if not run.checkpoints() and not run.metrics.exists():  # killed before anything was learnt
             _save_beginning(run, loop)
         newest = checkpoint.newest(run)
         tensors, counts = checkpoint.load(newest)

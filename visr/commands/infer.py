@@ -60,12 +60,7 @@ def run(args: list[str]) -> int:
 def _place(task: Task, name: str | None, run: RunDir) -> Path:
     """The name asked for, or one made from the reward that no other reward's task has taken."""
     if name is not None:
-        path = run.task(slug(name))
-        if not _is_free(path, task):
-            raise UserError(
-                f"The name {name!r} belongs to another task of this run; choose another --name."
-            )
-        return path
+        return run.task(slug(name))  # the user chose it, and may choose to replace
     stem = slug(task.name)
     numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
     return next(path for path in map(run.task, numbered) if _is_free(path, task))
