@@ -27,7 +27,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev]"
 	@pwd -P > $@
 
-demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes)
+demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of it set-up)
 	@echo "Starting afresh: removing runs/demo, if an earlier demo left it."
 	rm -rf runs/demo
 	$(BIN)/visr pretrain visr/Grid-v0 --preset demo --out runs/demo

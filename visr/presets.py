@@ -48,7 +48,7 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "grid-wide": ("the grid world with features and networks that reach further: d = 16", _WIDE),
     "demo": (
         "two minutes of grid-wide, with smaller networks",
-        {**_WIDE, "hidden_sizes": (256, 256), "num_steps": 6_000_000, "evaluate_every": 500_000},
+        {**_WIDE, "hidden_sizes": (256, 256), "num_steps": 8_000_000, "evaluate_every": 500_000},
     ),
     "smoke": (
         "seconds: does everything run?",
