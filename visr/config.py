@@ -18,6 +18,8 @@ from visr.errors import UserError
 
 GRID = "visr/Grid-v0"
 """The id of the grid world, the one environment with an exact model."""
+ATARI = "ALE/"
+"""How the ids of Atari games begin."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,24 @@ class GridConfig:
 
 
 @dataclass(frozen=True)
+class AtariConfig:
+    """The games `ALE/...-v5`, prepared as in Mnih et al. (2015); other environments ignore it."""
+
+    frame_skip: int = 4
+    """Emulator frames per step; the last two are joined by their maximum."""
+    noop_max: int = 30
+    """Episodes begin with up to so many no-ops."""
+    max_episode_frames: int = 18_000
+    """Emulator frames before a time-out: five minutes."""
+    sticky_actions: float = 0.0
+    """Probability that the emulator repeats the last action instead."""
+    full_action_space: bool = False
+    """All 18 actions instead of the game's own."""
+    zero_discount_on_life_loss: bool = True
+    """In training, nothing is worth anything beyond a lost life; the game itself goes on."""
+
+
+@dataclass(frozen=True)
 class AgentConfig:
     """VISR: what is learnt, and how the agent acts."""
 
@@ -44,8 +64,14 @@ class AgentConfig:
     """phi learns to infer w, or stays as initialised (the paper's RF VISR)."""
     cumulant: Literal["next", "current"] = "next"
     """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
+    torso: Literal["auto", "mlp", "nature", "nips", "impala"] = "auto"
+    """What reads observations; `auto` is IMPALA's residual network for images, an MLP for the rest."""
+    core: Literal["auto", "lstm", "none"] = "auto"
+    """psi's memory: `auto` is an LSTM of 256 behind an image torso, none behind an MLP. phi never has one."""
     hidden_sizes: tuple[int, ...] = (100, 100)
-    """Hidden layers of phi and of psi."""
+    """Hidden layers of phi and of psi where the torso is an MLP."""
+    centred_features: bool = False
+    """Take the mean over states out of phi's image torso, so that like screens do not get like features."""
     gpi: bool = True
     """Act by generalised policy improvement over w and sampled neighbours; else by w's own policy."""
     gpi_samples: int = 10
@@ -94,6 +120,20 @@ class TrainingConfig:
     """Processes: one learns and acts for a group, the others act; results do not depend on it."""
     num_actor_groups: int = 1
     """Groups that the environments act in: one beside the learner, the others in the other processes."""
+    device: str = "auto"
+    """Where the networks live: cpu, cuda, cuda:1, ...; `auto` is a GPU where there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the image torsos' products; `auto` is bfloat16 where the hardware has it."""
+    channels_last: bool = True
+    """Keep images as rows of pixels rather than planes of channels: the same numbers, sooner."""
+    micro_batch: int = 0
+    """Unrolls that pass through the networks at a time; gradients are summed. 0 is the whole batch."""
+    num_threads: int = 1
+    """Threads inside one operation: 1 suits small networks; 0 takes all cores, as image torsos like it."""
+    num_rewarded_envs: int = 0
+    """How many of them see rewards, act with the w of a running regression and feed no learner."""
+    rewarded_window: int = 100_000
+    """Steps of the rewarded environments that the running regression remembers."""
     log_every: int = 100_000
     """Steps between rows of metrics."""
     checkpoint_every: int = 2_000_000
@@ -110,6 +150,8 @@ class InferenceConfig:
     """Take the means out of phi and r first, so that a constant offset of the reward is no part of w."""
     ridge: float = 0.0
     """Ridge penalty, relative to the mean of phi's second moments; 0 is plain least squares, the paper's."""
+    clip_rewards: bool = True
+    """Fit an environment's rewards clipped to [-1, 1], as the paper did; scores are never clipped."""
 
 
 @dataclass(frozen=True)
@@ -119,17 +161,21 @@ class RunConfig:
     env: str = GRID
     """Environment id."""
     grid: GridConfig = field(default_factory=GridConfig)
+    atari: AtariConfig = field(default_factory=AtariConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
 
 
-SECTIONS = ("grid", "agent", "training", "inference")
+SECTIONS = ("grid", "atari", "agent", "training", "inference")
 
 _AT_LEAST: dict[str, float] = {
     "height": 1,
     "width": 1,
     "max_episode_steps": 0,
+    "frame_skip": 1,
+    "noop_max": 0,
+    "max_episode_frames": 1,
     "num_features": 2,
     "gpi_samples": 1,
     "gpi_kappa": 0,
@@ -143,6 +189,10 @@ _AT_LEAST: dict[str, float] = {
     "seed": 0,
     "num_processes": 1,
     "num_actor_groups": 1,
+    "micro_batch": 0,
+    "num_threads": 0,
+    "num_rewarded_envs": 0,
+    "rewarded_window": 1,
     "log_every": 1,
     "checkpoint_every": 1,
     "evaluate_every": 1,
@@ -154,12 +204,13 @@ _POSITIVE = (
     "phi_learning_rate",
     "phi_adam_epsilon",
 )
-_FRACTIONS = ("epsilon", "gamma")
+_FRACTIONS = ("epsilon", "gamma", "sticky_actions")
 _LARGEST = 2**63 - 1
 """Of any whole number: what 64 bits hold."""
 _SIZES = (
     *("height", "width", "num_features", "gpi_samples", "num_envs", "unroll_length", "batch_size"),
-    *("num_processes", "num_actor_groups"),
+    *("num_processes", "num_actor_groups", "frame_skip", "noop_max", "micro_batch", "num_threads"),
+    *("num_rewarded_envs", "rewarded_window"),
 )
 _LARGEST_SIZE = 10**6
 """Of what is held in memory, and of a hidden layer: a slip of the finger, not a wish."""
@@ -201,10 +252,20 @@ def validated(config: RunConfig) -> RunConfig:
             f"num_processes = {training.num_processes} is more than num_actor_groups = "
             f"{training.num_actor_groups}; every process acts for a group, so raise --num-actor-groups too."
         )
-    if training.num_actor_groups > training.num_envs:
+    if config.agent.centred_features and training.micro_batch:
+        raise UserError(
+            f"micro_batch = {training.micro_batch} does not go with centred_features, which needs the mean "
+            "of the whole batch; use --micro-batch 0."
+        )
+    if training.num_rewarded_envs >= training.num_envs:
+        raise UserError(
+            f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
+            f"{training.num_envs} to pre-train in; give fewer of them."
+        )
+    if training.num_actor_groups > (left := training.num_envs - training.num_rewarded_envs):
         raise UserError(
             f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
-            f"{training.num_envs}; every group needs an environment, so give at most that many groups."
+            f"{left}; every group needs an environment, so give at most that many groups."
         )
     return config
 
@@ -251,6 +312,7 @@ def from_dict(data: Any) -> RunConfig:
 def _section_class(section: str) -> type:
     return {
         "grid": GridConfig,
+        "atari": AtariConfig,
         "agent": AgentConfig,
         "training": TrainingConfig,
         "inference": InferenceConfig,
@@ -284,6 +346,9 @@ def _check(name: str, value: Any, hint: Any) -> None:
             raise UserError(
                 f"{name} = {value!r} must be one or more whole numbers from 1 to {_LARGEST_SIZE:,}."
             )
+    elif hint is str:
+        if not isinstance(value, str):
+            raise UserError(f"{name} = {value!r} must be a word.")
     elif hint is bool:
         if type(value) is not bool:
             raise UserError(f"{name} = {value!r} must be true or false.")

@@ -83,7 +83,7 @@ def resume(
         with checkpoint.fitting(newest):
             recorder.load_state(within(tensors, "recorder."))
             loop.load_state(tensors, counts)
-        for file in (run.metrics, run.timing, run.evaluation):
+        for file in (run.metrics, run.timing, run.evaluation, run.online):
             forget_rows_after(file, loop.num_learned_steps)
         _train(run, loop, recorder, observe)
     return run
@@ -95,6 +95,7 @@ class Recorder:
     def __init__(self, run: RunDir) -> None:
         self._run, self._sums, self._count = run, {}, 0
         self.latest: dict[str, float] = {}
+        self.latest_online: dict[str, float] = {}
         self._board: Any = None
         self._since = (time.perf_counter(), -1)
 
@@ -116,6 +117,14 @@ class Recorder:
         self._sums, self._count = {}, 0
         self._write_timing(num_steps)
         self.plot(self.latest, num_steps)
+
+    def write_online(self, num_steps: int, row: dict[str, float]) -> None:
+        """How the rewarded environments fared, if any of their games has ended."""
+        if row:
+            self.latest_online = row
+            row = {"num_steps": num_steps, **row}
+            append_rows(self._run.online, list(row), [list(row.values())])
+            self.plot({f"online/{k}": v for k, v in self.latest_online.items()}, num_steps)
 
     def _refuse_divergence(self, num_steps: int) -> None:
         lost = [name for name, value in self.latest.items() if not math.isfinite(value)]
@@ -181,13 +190,16 @@ def _train(
             recorder.add(current.metrics)
             if _crossed(before, now, every.log_every) or loop.is_done:
                 recorder.write(now, current.num_updates)
+                if loop.online:
+                    recorder.write_online(now, loop.online.row())
             if exact and (_crossed(before, now, every.evaluate_every) or loop.is_done):
                 evaluation = _evaluate(run, exact, loop.agent, now, recorder)
             if _crossed(before, now, every.checkpoint_every) or loop.is_done:
                 loop.restart_forgetful_environments()
                 _save(run, loop, recorder)
             if observe:
-                observe(Status(now, every.num_steps, recorder.latest, evaluation))
+                known = {**evaluation, **recorder.latest_online}
+                observe(Status(now, every.num_steps, recorder.latest, known))
             if stop and not loop.is_done:
                 raise _stopped(run, loop, recorder, stop[0])
             before = now

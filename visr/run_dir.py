@@ -3,6 +3,7 @@
 config.json                     what was asked for, and the version of this layout
 metrics.csv                     one row per `log_every` steps; no clock in it, so equal runs are equal files
 timing.csv                      how fast it went
+online.csv                      returns of the rewarded environments while the others pre-train (if any)
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
 portrait.safetensors            what the report draws of phi and psi
@@ -38,6 +39,7 @@ class RunDir:
         self.config_file = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
         self.timing = self.path / "timing.csv"
+        self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
         self.portrait = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"

@@ -43,6 +43,8 @@ def unroll() -> Unroll:
         truncated=torch.zeros(length, batch, dtype=torch.bool),
         is_reset=torch.zeros(length, batch, dtype=torch.bool),
         w=sphere.uniform(batch, d=5),
+        previous_action=torch.full((batch,), -1),
+        memory=torch.empty(batch, 0),
     )
 
 
@@ -206,7 +208,7 @@ def test_folding_w_into_the_readout_equals_forming_psi():
     states, w = torch.randint(9, (8,)), sphere.uniform(8, d=5)
     policies = sphere.uniform(8, 3, d=5)
     psi = torch.stack([agent.psi(states, policies[:, i]) for i in range(3)])
-    values = agent.psi.gpi_values(states, policies, agent.psi.fold(w))
+    values = agent.psi.gpi_values(agent.psi.first_step(states), policies, agent.psi.fold(w))
     torch.testing.assert_close(values, gpi.values(psi, w))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from visr.errors import UserError
 from visr.training.crew import LocalCrew, RemoteCrew, group_sizes
-from visr.training.loop import Loop, joined, part, total_updates
+from visr.training.loop import Loop, joined, total_updates
 from visr.training.unroll import Actor
 
 
@@ -172,5 +172,5 @@ def test_parts_of_a_join_are_what_was_joined(tiny: Any):
     unrolls = [actor.collect() for actor in actors_of(Loop(tiny()))]
     whole = joined(unrolls)
     assert whole is not None
-    for mine, theirs in zip(part(whole, 16, 32), unrolls[1], strict=True):
+    for mine, theirs in zip(whole.part(16, 32), unrolls[1], strict=True):
         assert torch.equal(mine, theirs)

@@ -10,7 +10,8 @@ from torch import Generator, Tensor, nn
 
 from visr.agents import n_step_q
 from visr.config import AgentConfig
-from visr.networks.successor import Features, SuccessorFeatures
+from visr.networks import build
+from visr.networks.successor import SuccessorFeatures
 from visr.ops import sphere
 from visr.types import EnvSpec, Unroll
 
@@ -29,8 +30,10 @@ class Visr(nn.Module):
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__()
         self.config, self.spec = config, spec
-        self.phi = Features(spec, config.num_features, config.hidden_sizes)
-        self.psi = SuccessorFeatures(spec, config.num_features, config.hidden_sizes)
+        self.phi = build.features(
+            spec, config.num_features, config.torso, config.hidden_sizes, config.centred_features
+        )
+        self.psi = new_psi(config, spec)
         self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
         if config.features == "random":
             self.phi.requires_grad_(False)
@@ -42,11 +45,9 @@ class Visr(nn.Module):
         )
         phi = self.phi(reached)
         reward = (phi * unroll.w).sum(dim=-1)
-        psi = self.psi(unroll.observation, unroll.w)
+        psi = _along(self.psi, unroll)
         with torch.no_grad():
-            future = (
-                psi if self.target_psi is None else self.target_psi(unroll.observation, unroll.w)
-            )
+            future = psi if self.target_psi is None else _along(self.target_psi, unroll)
             target = n_step_q.targets(future, phi, unroll, self.config.gamma, self.config.n_step)
         psi_loss = n_step_q.loss(psi, target, unroll)
         phi_loss = -n_step_q.mean_over_steps(reward, unroll)
@@ -62,6 +63,19 @@ class Visr(nn.Module):
         """Copy psi into its target network."""
         if self.target_psi is not None:
             self.target_psi.load_state_dict(self.psi.state_dict())
+
+
+def new_psi(config: AgentConfig, spec: EnvSpec) -> SuccessorFeatures:
+    """psi as the configuration wants it, with fresh weights."""
+    return build.successor_features(
+        spec, config.num_features, config.torso, config.core, config.hidden_sizes
+    )
+
+
+def _along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
+    """psi of every step of an unroll, [T + 1, B, actions, features]; a core starts from the stored memory."""
+    hidden, _ = psi.trunk(unroll.observation, unroll.previous_actions, unroll.memory)
+    return psi.heads(hidden, unroll.w)
 
 
 def draw_policies(

@@ -92,4 +92,6 @@ def _numbers(status: Status) -> str:
     for family in ("span", "boxes", "goals"):
         if family in status.evaluation:
             shown.append(f"{family} {status.evaluation[family]:.2f}")
+    if "mean_return" in status.evaluation:
+        shown.append(f"return {status.evaluation['mean_return']:.1f}")
     return "  ".join(shown)

@@ -16,6 +16,7 @@ from visr.config import (
     GRID,
     SECTIONS,
     AgentConfig,
+    AtariConfig,
     GridConfig,
     InferenceConfig,
     RunConfig,
@@ -42,6 +43,7 @@ class Options:
     json: bool = False
     """Print the result as one JSON object."""
     grid: GridConfig = field(default_factory=GridConfig)
+    atari: AtariConfig = field(default_factory=AtariConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
+import importlib.util
 from typing import TYPE_CHECKING
 
 import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from visr.config import GRID
+from visr import games
+from visr.config import ATARI, GRID
+from visr.envs.atari import AtariGames, unknown
 from visr.envs.grid import GridVectorEnv
 from visr.envs.world import GridWorld
 from visr.errors import UserError
@@ -36,7 +38,17 @@ if GRID not in gymnasium.registry:
 
 def list_envs() -> list[tuple[str, str]]:
     """(id, description) of the environments that are known to work."""
-    return [(id, text) for id, text in _DESCRIPTIONS.items() if id in gymnasium.registry]
+    small = [(id, text) for id, text in _DESCRIPTIONS.items() if id in gymnasium.registry]
+    missing = "" if importlib.util.find_spec("ale_py") else "; needs visr[atari]"
+    atari = [
+        (
+            game.id,
+            f"Atari, {game.num_actions} actions: a random player scores {game.random:,g}, "
+            f"a human {game.human:,g}{missing}",
+        )
+        for game in games.all_games()
+    ]
+    return small + atari
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:
@@ -46,6 +58,8 @@ def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> Vecto
     if config.env == GRID:
         world = GridWorld.from_config(config.grid)
         env = GridVectorEnv(world, num_envs, max_episode_steps=config.grid.max_episode_steps)
+    elif config.env.startswith(ATARI):
+        env = AtariGames(config.atari, config.env, num_envs, config.training.num_threads)
     else:
         env = _from_gymnasium(config.env, num_envs)
     if seed is not None:
@@ -88,12 +102,4 @@ def _one_line(space: gymnasium.Space) -> str:
 
 
 def _unknown(id: str) -> str:
-    known = {name.lower(): name for name in gymnasium.registry}
-    close = difflib.get_close_matches(id.lower(), known, n=3)
-    names = " or ".join(repr(known[name]) for name in close)
-    hint = (
-        f"did you mean {names}?"
-        if names
-        else "check its spelling and that its package is installed;"
-    )
-    return f"Unknown environment {id!r}: {hint} `visr list envs` names those that work."
+    return unknown(id, {*gymnasium.registry, *(game.id for game in games.all_games())})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,6 +23,66 @@ class FoldedReadout(NamedTuple):
     """[N, hidden, actions]"""
     bias: Tensor
     """[N, actions]"""
+
+
+class SuccessorFeatures(nn.Module, ABC):
+    """psi(o, a, w) in two parts: a trunk that sees what happens, heads that join it with w.
+
+    GPI consults many w about one state, so only the heads are run for each of them.
+    """
+
+    num_actions: int
+    num_features: int
+    memory_size: int = 0
+    """Length of what an actor carries from step to step; 0 without a recurrent core."""
+
+    @abstractmethod
+    def trunk(
+        self, observation: Tensor, previous_action: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Read T steps of B environments; a previous action of -1 begins an episode.
+
+        observation [T, B, ...], previous_action [T, B], memory [B, M] -> [T, B, hidden], memory after T
+        """
+
+    @abstractmethod
+    def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
+        """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
+
+    @abstractmethod
+    def fold(self, w: Tensor) -> FoldedReadout:
+        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]
+
+        A task lasts for many steps, so this is done once and used for all of them.
+        """
+
+    @abstractmethod
+    def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """max_i psi(o, a, w_i) . w, judged on the task whose readout was folded; psi is never formed.
+
+        hidden [N, hidden], policies [N, P, features] -> [N, actions]
+        """
+
+    def step(
+        self, observation: Tensor, previous_action: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The trunk for one step: observation [N, ...], previous_action [N] -> [N, hidden], memory"""
+        hidden, memory = self.trunk(observation[None], previous_action[None], memory)
+        return hidden[0], memory
+
+    def forward(self, observation: Tensor, w: Tensor) -> Tensor:
+        """psi where every observation begins an episode: [N, ...], [N, features] -> [N, actions, features]"""
+        return self.heads(self.first_step(observation), w)
+
+    def first_step(self, observation: Tensor) -> Tensor:
+        """The trunk where every observation begins an episode: [N, ...] -> [N, hidden]"""
+        return self.step(observation, *self.no_memory(len(observation)))[0]
+
+    def no_memory(self, num_envs: int) -> tuple[Tensor, Tensor]:
+        """What is known before an episode: previous actions [N] of -1, a memory [N, M] of zeros."""
+        like = next(self.parameters())
+        nothing = torch.full((num_envs,), -1, dtype=torch.int64, device=like.device)
+        return nothing, like.new_zeros(num_envs, self.memory_size)
 
 
 class Features(nn.Module):
@@ -51,8 +112,8 @@ class Features(nn.Module):
         return sphere.normalise(self.readout(self.body(hidden)))
 
 
-class SuccessorFeatures(nn.Module):
-    """psi(o, a, w): an MLP on the observation and w side by side."""
+class MlpSuccessorFeatures(SuccessorFeatures):
+    """The grid experiment's psi: an MLP on the observation and w side by side."""
 
     def __init__(self, spec: EnvSpec, num_features: int, hidden_sizes: tuple[int, ...]) -> None:
         super().__init__()
@@ -66,16 +127,21 @@ class SuccessorFeatures(nn.Module):
         self.body = hidden_layers(hidden_sizes)
         self.readout = torsos.linear(hidden_sizes[-1], spec.num_actions * num_features)
 
-    def forward(self, observation: Tensor, w: Tensor) -> Tensor:
-        """observation [*batch, ...], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
-        hidden = self.body((self.observation(observation) + self.task(w)).relu())
+    def trunk(
+        self, observation: Tensor, previous_action: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The observation's share of the first layer."""
+        return self.observation(observation), memory
+
+    step = trunk  # a look-up does not care for the axis of time
+
+    def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
+        """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
+        hidden = self.body((hidden + self.task(w)).relu())
         return self.readout(hidden).unflatten(-1, (self.num_actions, self.num_features))
 
     def fold(self, w: Tensor) -> FoldedReadout:
-        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]
-
-        A task lasts for many steps, so this is done once and used for all of them.
-        """
+        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]"""
         shape = (self.num_actions, self.num_features)
         weight, bias = (
             self.readout.weight.unflatten(0, shape),
@@ -84,12 +150,9 @@ class SuccessorFeatures(nn.Module):
         folded = (w @ weight.transpose(0, 1).flatten(1)).unflatten(1, (self.num_actions, -1))
         return FoldedReadout(folded.transpose(1, 2), w @ bias.T)
 
-    def gpi_values(self, observation: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """max_i psi(o, a, w_i) . w, judged on the task whose readout was folded; psi is never formed.
-
-        observation [N, ...], policies [N, P, features] -> [N, actions]
-        """
-        hidden = self.task(policies).add_(self.observation(observation).unsqueeze(1)).relu_()
+    def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """hidden [N, hidden], policies [N, P, features] -> [N, actions]"""
+        hidden = self.task(policies).add_(hidden.unsqueeze(1)).relu_()
         for layer in self.body:
             hidden = layer(hidden).relu_()
         return torch.bmm(hidden, readout.weight).amax(dim=1).add_(readout.bias)

@@ -123,6 +123,16 @@ def solve(sums: RewardSums, *, centred: bool = False, ridge: float = 0.0) -> Fit
     )
 
 
+def explained(sums: RewardSums, w: NDArray[np.float64]) -> float:
+    """The share of the reward's variance that phi . w explains at its best scale and offset."""
+    num_steps, plain = sums.num_steps, sums.moments[:-1, :-1]
+    mean = sums.moments[-1, :-1] / max(num_steps, 1)
+    about_mean = plain - num_steps * np.outer(mean, mean)
+    together, spread = float(w @ about_mean[:-1, -1]), float(w @ about_mean[:-1, :-1] @ w)
+    total = float(about_mean[-1, -1])
+    return together**2 / (spread * total) if spread > 0 and total > 0 else 0.0
+
+
 def _require_finite(what: str, x: NDArray[np.float64]) -> None:
     bad = x.size - np.count_nonzero(np.isfinite(x))
     if bad:

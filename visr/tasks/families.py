@@ -114,7 +114,7 @@ def actions(agent: Visr, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) 
     for task in torch.as_tensor(w, dtype=torch.float32):
         tasks = task.expand(world.num_states, -1)
         policies = draw_policies(agent.config, tasks, random, gpi)
-        values = agent.psi.gpi_values(states, policies, agent.psi.fold(tasks))
+        values = agent.psi.gpi_values(agent.psi.first_step(states), policies, agent.psi.fold(tasks))
         policy.append(values.argmax(dim=-1))
     return torch.stack(policy).numpy()
 

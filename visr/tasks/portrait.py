@@ -41,7 +41,7 @@ def _gpi_values(agent: Visr, w: torch.Tensor, policies: torch.Tensor, num_states
     tasks = w.repeat_interleave(num_states, dim=0)
     states = torch.arange(num_states).repeat(len(w))
     consulted = policies.expand(len(tasks), *policies.shape)
-    values = agent.psi.gpi_values(states, consulted, agent.psi.fold(tasks)).amax(dim=-1)
+    values = agent.psi.gpi_values(agent.psi.first_step(states), consulted, agent.psi.fold(tasks)).amax(dim=-1)
     return values.view(len(w), num_states).numpy().astype(np.float64)
 
 

@@ -16,9 +16,11 @@ from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
+from visr.agents.visr import new_psi
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks.successor import SuccessorFeatures
+from visr.training import devices
 from visr.training.learner import within
 from visr.training.unroll import Actor
 from visr.types import EnvSpec, Unroll
@@ -198,7 +200,8 @@ def muster(config: RunConfig, psi: SuccessorFeatures, num_processes: int) -> lis
 
 def group_sizes(config: RunConfig) -> list[int]:
     """The environments shared out as evenly as possible."""
-    num_envs, num_groups = config.training.num_envs, config.training.num_actor_groups
+    training = config.training
+    num_envs, num_groups = training.num_envs - training.num_rewarded_envs, training.num_actor_groups
     return [num_envs // num_groups + (i < num_envs % num_groups) for i in range(num_groups)]
 
 
@@ -237,9 +240,8 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
     try:
         words, _ = receive(orders)
         config = configuration.from_dict(words["config"])
-        agent = config.agent
         spec = spec_of(envs.make_vec(config, 1))
-        psi = SuccessorFeatures(spec, agent.num_features, agent.hidden_sizes)
+        psi = new_psi(config.agent, spec)
         crew = LocalCrew(config, words["groups"], psi)
         while True:
             words, tensors = receive(orders)
@@ -271,6 +273,7 @@ def _obey(
 def _main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
+    devices.keep_freed_memory()
     # What environments print goes to stderr; the real stdout carries frames only.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

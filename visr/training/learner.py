@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
@@ -14,22 +15,47 @@ from visr.types import Unroll
 class Learner:
     """Adam with one group of parameters for psi and one for phi; the two losses share none."""
 
-    def __init__(self, agent: Visr, total_updates: int, phi_updates: int = 0) -> None:
+    def __init__(
+        self,
+        agent: Visr,
+        total_updates: int,
+        phi_updates: int = 0,
+        micro_batch: int = 0,
+        device: torch.device | None = None,
+    ) -> None:
         self.agent, self.num_updates = agent, 0
+        self._micro_batch, self._device = micro_batch, device or torch.device("cpu")
         self._total_updates, self._phi_updates = total_updates, phi_updates
         self._optimiser = Adam(_parameter_groups(agent), fused=True)
 
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
         """One gradient step on psi and one on phi."""
-        losses = self.agent.losses(unroll)
         self._optimiser.zero_grad()
-        (losses.psi + losses.phi).backward()
+        metrics = self._sum_gradients(unroll)
         self._set_learning_rates()
         self._optimiser.step()
         self.num_updates += 1
         if self.num_updates % self.agent.config.target_period == 0:
             self.agent.refresh_target()
-        return losses.metrics
+        return metrics
+
+    def _sum_gradients(self, unroll: Unroll) -> dict[str, Tensor]:
+        """Gradients of the batch's mean losses, a few unrolls at a time: large images fall out of the cache."""
+        size = min(self._micro_batch or unroll.num_unrolls, unroll.num_unrolls)
+        if size == unroll.num_unrolls:
+            losses = self.agent.losses(unroll.to(self._device))
+            (losses.psi + losses.phi).backward()
+            return losses.metrics
+        metrics: dict[str, Tensor] = {}
+        total = (~unroll.is_reset).sum().clamp(min=1)
+        for start in range(0, unroll.num_unrolls, size):
+            piece = unroll.part(start, start + size)
+            share = float((~piece.is_reset).sum() / total)
+            losses = self.agent.losses(piece.to(self._device))
+            ((losses.psi + losses.phi) * share).backward()
+            for name, value in losses.metrics.items():
+                metrics[name] = metrics.get(name, 0) + value * share
+        return metrics
 
     def _set_learning_rates(self) -> None:
         decays = self.agent.config.learning_rate_decay == "linear"

@@ -13,9 +13,11 @@ from torch import Tensor
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
+from visr.training import devices
 from visr.training.crew import muster, spec_of
 from visr.training.learner import Learner, within
-from visr.types import EnvSpec, Unroll
+from visr.training.online import OnlineEvaluation
+from visr.types import BY_UNROLL, EnvSpec, Unroll
 
 
 class Round(NamedTuple):
@@ -38,15 +40,20 @@ class Loop:
     """
 
     def __init__(self, config: RunConfig, num_processes: int | None = None) -> None:
+        devices.keep_freed_memory()
         self.config = config
         self.spec = spec_of(envs.make_vec(config, 1))
-        self.agent = new_agent(config, self.spec)
+        self.agent = devices.prepared(new_agent(config, self.spec), config.training)
         self.learner = Learner(
             self.agent,
             total_updates(config),
             phi_updates=updates_until(config, config.agent.phi_num_steps),
+            micro_batch=config.training.micro_batch,
+            device=devices.device(config.training.device),
         )
         self.crews = muster(config, self.agent.psi, num_processes or config.training.num_processes)
+        rewarded = config.training.num_rewarded_envs
+        self.online = OnlineEvaluation(config, self.agent) if rewarded else None
         self.num_steps = 0
         self._waiting: Unroll | None = None
 
@@ -69,7 +76,7 @@ class Loop:
     def rounds(self) -> Generator[Round]:
         """Act and learn until done; whoever iterates decides when to log, save or stop."""
         num_threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # small matrices want one core
+        torch.set_num_threads(devices.num_threads(self.config.training))
         torch.set_flush_denormal(True)
         try:
             while not self.is_done:
@@ -82,6 +89,8 @@ class Loop:
         crews = [] if self._has_enough() else self.crews
         for crew in crews:
             crew.begin(self.agent.psi)
+        if crews and self.online:
+            self.online.play(self.agent)
         metrics, rest = self._learn()
         collected = [unroll for crew in crews for unroll in crew.collect()]
         self._waiting = joined([*rest, *collected])
@@ -94,9 +103,9 @@ class Loop:
             return [], []
         metrics, size, start = [], self.config.training.batch_size, 0
         while start + size <= self._waiting.num_unrolls and not self.is_done:
-            metrics.append(self.learner.update(part(self._waiting, start, start + size)))
+            metrics.append(self.learner.update(self._waiting.part(start, start + size)))
             start += size
-        rest = part(self._waiting, start, self._waiting.num_unrolls)
+        rest = self._waiting.part(start, self._waiting.num_unrolls)
         return metrics, [rest] if rest.num_unrolls else []
 
     def _has_enough(self) -> bool:
@@ -110,6 +119,8 @@ class Loop:
         tensors = {f"learner.{k}": v for k, v in self.learner.state().items()}
         for crew in self.crews:
             tensors |= crew.state()
+        if self.online:
+            tensors |= {f"online.{k}": v for k, v in self.online.state().items()}
         if self._waiting is not None:
             tensors |= {f"waiting.{k}": v for k, v in self._waiting._asdict().items()}
         return tensors, {"num_steps": self.num_steps, "num_updates": self.learner.num_updates}
@@ -120,6 +131,8 @@ class Loop:
         self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
         for crew in self.crews:
             crew.load_state(tensors, self.num_steps)
+        if self.online:
+            self.online.load_state(within(tensors, "online."), self.num_steps)
         waiting = within(tensors, "waiting.")
         self._waiting = Unroll(**waiting) if waiting else None
 
@@ -132,6 +145,8 @@ class Loop:
         """Reset and reseed environments whose state cannot be saved, so that a resumed run can follow."""
         for crew in self.crews:
             crew.restart(self.num_steps)
+        if self.online:
+            self.online.restart(self.num_steps)
 
 
 def new_agent(config: RunConfig, spec: EnvSpec) -> Visr:
@@ -153,15 +168,9 @@ def updates_until(config: RunConfig, num_steps: int) -> int:
     return math.ceil(num_steps / (training.batch_size * training.unroll_length))
 
 
-def part(unroll: Unroll, start: int, stop: int) -> Unroll:
-    """Unrolls start..stop, as views."""
-    *by_time, w = unroll
-    return Unroll(*(x[:, start:stop] for x in by_time), w=w[start:stop])
-
-
 def joined(unrolls: list[Unroll]) -> Unroll | None:
     """Several groups of unrolls as one, in order."""
     if not unrolls:
         return None
-    *by_time, w = zip(*unrolls, strict=True)
-    return Unroll(*(torch.cat(x, dim=1) for x in by_time), w=torch.cat(w))
+    fields = zip(Unroll._fields, zip(*unrolls, strict=True), strict=True)
+    return Unroll(**{k: torch.cat(x, dim=0 if k in BY_UNROLL else 1) for k, x in fields})

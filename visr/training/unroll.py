@@ -11,7 +11,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from visr.agents.visr import draw_policies
-from visr.config import RunConfig
+from visr.config import ATARI, RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.ops import sphere
 from visr.types import Unroll
@@ -25,9 +25,16 @@ class Actor:
     ) -> None:
         self._config, self.env, self._seed = config, env, seed
         self.psi = copy.deepcopy(psi).requires_grad_(False)
+        self._device = next(self.psi.parameters()).device
         self._generator = torch.Generator().manual_seed(seed)
-        self._observation: np.ndarray = env.reset(seed=seed)[0]
-        self._ended = np.zeros(env.num_envs, dtype=np.bool_)
+        self._begin(seed)
+
+    def _begin(self, seed: int) -> None:
+        """New episodes everywhere, and nothing remembered."""
+        self._observation: np.ndarray = self.env.reset(seed=seed)[0]
+        self._ended = np.zeros(self.env.num_envs, dtype=np.bool_)
+        previous_action, self._memory = self.psi.no_memory(self.env.num_envs)
+        self._previous_action = previous_action.cpu()
 
     @torch.inference_mode()
     def refresh(self, psi: SuccessorFeatures) -> None:
@@ -36,26 +43,36 @@ class Actor:
             mine.copy_(theirs)
 
     @torch.inference_mode()
-    def collect(self) -> Unroll:
-        """Draw a task for every environment and pursue it for one unroll."""
+    def collect(self, task: Tensor | None = None) -> Unroll:
+        """Draw a task for every environment, or take the one given, and pursue it for one unroll."""
         agent, length = self._config.agent, self._config.training.unroll_length
         batch, random = self.env.num_envs, self._generator
         w = sphere.uniform(batch, d=agent.num_features, generator=random)
+        w = w if task is None else task.expand(batch, -1).contiguous()
         policies = draw_policies(agent, w.expand(length, *w.shape), random)
         exploits = (torch.rand(length, batch, generator=random) >= agent.epsilon).numpy()
         action = torch.randint(self.psi.num_actions, (length, batch), generator=random)
-        unroll, readout = self._empty_unroll(length, w, action), self.psi.fold(w)
+        unroll = self._empty_unroll(length, w, action)
+        policies, readout = policies.to(self._device), self.psi.fold(w.to(self._device))
         # The environments speak numpy, and small writes are quicker there: same memory, other words.
         arrays: list[Any] = [field.numpy() for field in unroll]
         record: Any = Unroll(*arrays)
         for t in range(length):
             record.observation[t], record.is_reset[t] = self._observation, self._ended
-            greedy = self.psi.gpi_values(unroll.observation[t], policies[t], readout).argmax(dim=-1)
-            np.copyto(record.action[t], greedy.numpy(), where=exploits[t])
-            self._observation, record.reward[t], record.terminated[t], record.truncated[t], _ = (
+            hidden, self._memory = self.psi.step(
+                unroll.observation[t].to(self._device),
+                self._previous_action.to(self._device),
+                self._memory,
+            )
+            greedy = self.psi.gpi_values(hidden, policies[t], readout).argmax(dim=-1)
+            np.copyto(record.action[t], greedy.cpu().numpy(), where=exploits[t])
+            self._observation, record.reward[t], terminated, record.truncated[t], info = (
                 self.env.step(record.action[t])
             )
-            self._ended = record.terminated[t] | record.truncated[t]
+            self._ended = terminated | record.truncated[t]
+            record.terminated[t] = terminated | info["life_lost"] if self._mourns else terminated
+            if self.psi.memory_size:
+                self._previous_action = unroll.action[t].masked_fill(unroll.is_reset[t], -1)
         record.observation[length] = self._observation
         return unroll
 
@@ -70,7 +87,15 @@ class Actor:
             truncated=flag.clone(),
             is_reset=flag.clone(),
             w=w,
+            previous_action=self._previous_action,
+            memory=self._memory.cpu(),
         )
+
+    @property
+    def _mourns(self) -> bool:
+        """Whether a lost life ends what counts, though the game goes on."""
+        atari = self._config.env.startswith(ATARI)
+        return atari and self._config.atari.zero_discount_on_life_loss
 
     @property
     def remembers(self) -> bool:
@@ -80,8 +105,7 @@ class Actor:
     def restart(self, num_steps: int) -> None:
         """Begin new episodes, in a way that only the run's seed and its age decide."""
         seed = int(np.random.SeedSequence([self._seed, num_steps]).generate_state(1)[0])
-        self._observation = self.env.reset(seed=seed)[0]
-        self._ended = np.zeros_like(self._ended)
+        self._begin(seed)
 
     def state(self) -> dict[str, Tensor]:
         """All that determines what comes next, given the learner's weights."""
@@ -91,6 +115,7 @@ class Actor:
             env_state: dict[str, np.ndarray] = self.env.unwrapped.state()  # pyright: ignore
             arrays |= {f"env.{k}": v for k, v in env_state.items()}
             tensors |= {k: torch.from_numpy(v.copy()) for k, v in arrays.items()}
+            tensors |= {"memory": self._memory, "previous_action": self._previous_action}
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
@@ -101,6 +126,8 @@ class Actor:
                 tensors["observation"].numpy(),
                 tensors["ended"].numpy(),
             )
+            self._memory = tensors["memory"].to(self._device)
+            self._previous_action = tensors["previous_action"]
             env_state = {k[4:]: v.numpy() for k, v in tensors.items() if k.startswith("env.")}
             self.env.unwrapped.load_state(env_state)  # pyright: ignore
         else:

@@ -1,0 +1,126 @@
+"""Atari games, prepared as in Mnih et al. (2015), with every setting of ale-py explicit."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import ArrayLike
+
+from visr import games
+from visr.config import ATARI, AtariConfig
+from visr.errors import UserError
+
+_LARGEST = 2**31 - 1
+"""Of ALE's whole numbers, its seeds among them."""
+
+
+class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """Many copies of one game: the last four frames uint8 [N, 4, 84, 84], unclipped rewards float32 [N].
+
+    Next-step auto-reset, as in `GridVectorEnv`. info["lives"] counts them; info["life_lost"] says
+    that they fell in this step and that the episode goes on.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+
+    def __init__(self, config: AtariConfig, id: str, num_envs: int, num_threads: int = 0) -> None:
+        """With 0 threads ALE takes as many as there are cores."""
+        try:
+            from ale_py.vector_env import AtariVectorEnv
+        except ImportError as error:
+            raise UserError(
+                f'The environment {id!r} needs ale-py: pip install "visr[atari]".'
+            ) from error
+        self._ale = AtariVectorEnv(
+            _rom(id),
+            num_envs,
+            batch_size=num_envs,
+            num_threads=num_threads,
+            thread_affinity_offset=-1,
+            max_num_frames_per_episode=min(config.max_episode_frames, _LARGEST),
+            repeat_action_probability=config.sticky_actions,
+            full_action_space=config.full_action_space,
+            continuous=False,
+            autoreset_mode=AutoresetMode.NEXT_STEP,
+            img_height=84,
+            img_width=84,
+            grayscale=True,
+            stack_num=4,
+            frameskip=config.frame_skip,
+            maxpool=True,
+            noop_max=config.noop_max + 1,  # ALE draws from 0 to one less than it is told
+            episodic_life=False,
+            life_loss_info=False,
+            reward_clipping=False,
+            use_fire_reset=False,
+        )
+        self.num_envs = num_envs
+        self.single_observation_space = self._ale.single_observation_space
+        self.single_action_space = self._ale.single_action_space
+        self.observation_space = self._ale.observation_space
+        self.action_space = self._ale.action_space
+        self._num_actions = int(self._ale.single_action_space.n)  # pyright: ignore
+        self._lives: np.ndarray | None = None
+        self._ended = np.zeros(num_envs, dtype=np.bool_)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start a new episode everywhere; with a seed ALE loads the game anew, which takes a while."""
+        super().reset(seed=seed)
+        # By itself ALE counts up from the seed, and games of neighbouring seeds would be the same.
+        seeds = None if seed is None else self.np_random.integers(_LARGEST, size=self.num_envs)
+        observation, info = self._ale.reset(seed=seeds)
+        self._lives = info["lives"].copy()
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        return observation, {**info, "life_lost": np.zeros(self.num_envs, dtype=np.bool_)}
+
+    def step(
+        self, actions: ArrayLike
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Play on everywhere; games that ended at the last step begin anew instead."""
+        if self._lives is None:
+            raise gymnasium.error.ResetNeeded("call reset() before anything else")
+        actions = np.asarray(actions).astype(np.int64, casting="same_kind", copy=False)
+        count = self._num_actions
+        # At an action that it does not know, ALE would wait for ever.
+        if actions.shape != self._ended.shape or not ((actions >= 0) & (actions < count)).all():
+            raise ValueError(
+                f"actions must be {self.num_envs} integers from 0 to {count - 1}: {actions}"
+            )
+        observation, reward, terminated, truncated, info = self._ale.step(actions)
+        ended = terminated | truncated
+        life_lost = (info["lives"] < self._lives) & ~ended & ~self._ended
+        self._lives, self._ended = info["lives"].copy(), ended
+        reward = reward.astype(np.float32)
+        return observation, reward, terminated, truncated, {**info, "life_lost": life_lost}
+
+
+def _rom(id: str) -> str:
+    """The name of a game's ROM, be it one of the 57 or another one that ale-py brings."""
+    from ale_py import roms
+
+    named = {f"{ATARI}{rom.title().replace('_', '')}-v5": rom for rom in roms.get_all_rom_ids()}
+    named |= {game.id: game.name for game in games.all_games()}
+    if id not in named:
+        raise UserError(unknown(id, named))
+    return named[id]
+
+
+def unknown(id: str, known: Iterable[str]) -> str:
+    """One sentence that names the nearest of the known ids."""
+    names = {name.lower(): name for name in known}
+    close = " or ".join(
+        repr(names[name]) for name in difflib.get_close_matches(id.lower(), names, n=3)
+    )
+    hint = (
+        f"did you mean {close}?"
+        if close
+        else "check its spelling and that its package is installed;"
+    )
+    return f"Unknown environment {id!r}: {hint} `visr list envs` names those that work."

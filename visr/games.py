@@ -1,0 +1,56 @@
+"""The 57 Atari games, and the published scores of a random player and of a human."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from dataclasses import dataclass
+from importlib import resources
+
+
+@dataclass(frozen=True)
+class Game:
+    """One line of `data/atari57.csv`, whose sources `data/README.md` names."""
+
+    name: str
+    """The ROM's name, such as `up_n_down`."""
+    id: str
+    """The environment's id, such as `ALE/UpNDown-v5`."""
+    random: float
+    """Score of a random player."""
+    human: float
+    """Score of a human."""
+    in_26: bool
+    """One of the 26 games of Kaiser et al. (2019)."""
+    in_47: bool
+    """One of the 47 games shared with Burda et al. (2018): a reconstruction."""
+    num_actions: int
+    """Actions that the game itself knows."""
+
+
+@functools.cache
+def all_games() -> tuple[Game, ...]:
+    """All 57, by name."""
+    text = resources.files("visr").joinpath("data", "atari57.csv").read_text(encoding="utf-8")
+    return tuple(
+        Game(
+            name=row["game"],
+            id=row["id"],
+            random=float(row["random"]),
+            human=float(row["human"]),
+            in_26=row["in_26_kaiser"] == "1",
+            in_47=row["in_47_burda"] == "1",
+            num_actions=int(row["minimal_actions"]),
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def by_id(id: str) -> Game | None:
+    """The game of that id, if it is one of the 57."""
+    return next((game for game in all_games() if game.id == id), None)
+
+
+def human_normalised(score: float, game: Game) -> float:
+    """100 (score - random) / (human - random): 0 is a random player, 100 a human."""
+    return 100.0 * ((score - game.random) / (game.human - game.random))

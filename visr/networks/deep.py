@@ -1,0 +1,107 @@
+"""The Atari experiment's phi and psi: a torso each, an LSTM for psi, one small MLP per cumulant."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from visr.networks.recurrence import Lstm
+from visr.networks.successor import FoldedReadout, SuccessorFeatures
+from visr.networks.torsos import initialise, linear
+from visr.ops import sphere
+
+_HEAD_SIZE = 256
+_TASK_SIZE = 32
+_RATE = 0.01
+"""Of the running mean, per pass."""
+
+
+class DeepFeatures(nn.Module):
+    """phi(o): a torso, a linear layer, unit length; no memory.
+
+    Screens of one game look so alike that fresh features of all of them point the same way, and learning
+    would only turn that way about. `centred` takes the batch's mean out of what the torso says, and a
+    running mean when acting.
+    """
+
+    def __init__(self, torso: nn.Module, num_features: int, centred: bool = False) -> None:
+        super().__init__()
+        self.torso = torso
+        size: int = torso.size  # pyright: ignore
+        self.readout = linear(size, num_features)
+        if centred:
+            self.readout.bias = None
+        self.mean: Tensor | None
+        self.register_buffer("mean", torch.zeros(size) if centred else None)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """observation [..., C, H, W] -> [..., features]"""
+        hidden = self.torso(observation)
+        if self.mean is not None:
+            hidden = hidden - (self._batch_mean(hidden) if torch.is_grad_enabled() else self.mean)
+        return sphere.normalise(self.readout(hidden))
+
+    def _batch_mean(self, hidden: Tensor) -> Tensor:
+        """While learning: the mean of this batch, which the running mean follows."""
+        assert self.mean is not None
+        latest = hidden.flatten(0, -2).mean(dim=0)
+        self.mean.lerp_(latest.detach(), _RATE)
+        return latest
+
+
+class DeepSuccessorFeatures(SuccessorFeatures):
+    """psi(o, a, w): torso, last action, LSTM; then w, prepared as in USFA, and an MLP per cumulant.
+
+    The MLPs' first layers read concat(trunk, task): the sum of a layer on each, for all cumulants at once.
+    """
+
+    def __init__(self, torso: nn.Module, num_features: int, num_actions: int, lstm: bool) -> None:
+        super().__init__()
+        self.num_actions, self.num_features = num_actions, num_features
+        self.torso = torso
+        size: int = torso.size  # pyright: ignore
+        self.core = Lstm(size + num_actions) if lstm else None
+        if self.core is not None:
+            size, self.memory_size = self.core.size, 2 * self.core.size
+        self.task = nn.Sequential(
+            linear(num_features, _TASK_SIZE), nn.ReLU(), linear(_TASK_SIZE, _TASK_SIZE)
+        )
+        width, fan_in = num_features * _HEAD_SIZE, size + _TASK_SIZE
+        self.from_trunk = linear(size, width, fan_in=fan_in)
+        self.from_task = nn.Linear(_TASK_SIZE, width, bias=False)
+        initialise(self.from_task.weight, fan_in)
+        self.readout = nn.Parameter(torch.empty(num_features, _HEAD_SIZE, num_actions))
+        self.bias = nn.Parameter(torch.zeros(num_features, num_actions))
+        initialise(self.readout, _HEAD_SIZE)
+
+    def trunk(
+        self, observation: Tensor, previous_action: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The torso, and the LSTM fed with the last action; it forgets where an episode begins."""
+        hidden = self.torso(observation)
+        if self.core is None:
+            return hidden, memory
+        action = functional.one_hot(previous_action.clamp(min=0), self.num_actions)
+        starts = previous_action < 0
+        action = action.masked_fill(starts.unsqueeze(-1), 0).to(hidden.dtype)
+        return self.core(torch.cat([hidden, action], dim=-1), starts, memory)
+
+    def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
+        """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
+        units = (self.from_trunk(hidden) + self.from_task(self.task(w))).relu()
+        batch = units.shape[:-1]
+        units = units.reshape(-1, self.num_features, _HEAD_SIZE).transpose(0, 1)
+        psi = torch.baddbmm(self.bias.unsqueeze(1), units, self.readout)
+        return psi.permute(1, 2, 0).reshape(*batch, self.num_actions, self.num_features)
+
+    def fold(self, w: Tensor) -> FoldedReadout:
+        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]"""
+        weight = w[:, :, None, None] * self.readout
+        return FoldedReadout(weight.flatten(1, 2), w @ self.bias)
+
+    def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """hidden [N, hidden], policies [N, P, features] -> [N, actions]"""
+        units = self.from_task(self.task(policies))
+        units = units.add_(self.from_trunk(hidden).unsqueeze(1)).relu_()
+        return torch.bmm(units, readout.weight).amax(dim=1).add_(readout.bias)

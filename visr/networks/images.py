@@ -1,0 +1,117 @@
+"""Torsos for images: bytes of pixels -> a vector."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from visr.errors import UserError
+from visr.networks.torsos import initialise, linear
+
+
+class ImageTorso(nn.Module):
+    """Convolutions, then one linear layer; pixels stay bytes until they arrive here.
+
+    `precision` and `channels_last` change how the products are computed, not what they mean.
+    """
+
+    def __init__(self, shape: tuple[int, ...], body: nn.Module, size: int) -> None:
+        super().__init__()
+        self.size, self.precision, self.channels_last = size, torch.float32, False
+        self.body = body
+        with torch.no_grad():
+            flat = body(torch.zeros(1, *shape)).numel()
+        self.readout = linear(flat, size)
+
+    def forward(self, image: Tensor) -> Tensor:
+        """image [..., C, H, W] uint8 -> [..., size], in float32 whatever happens inside"""
+        batch = image.shape[:-3]
+        pixels = image.flatten(0, -4) if len(batch) != 1 else image
+        if self.channels_last:  # a third quicker than asking for that memory format
+            pixels = torch.stack(pixels.unbind(1), dim=-1).permute(0, 3, 1, 2)
+        pixels = pixels.float().mul_(1 / 255)
+        low = self.precision != torch.float32
+        with torch.autocast(image.device.type, dtype=self.precision, enabled=low):
+            hidden = self.readout(self.body(pixels).relu_().flatten(1)).relu_()
+        return hidden.float().unflatten(0, batch) if len(batch) != 1 else hidden.float()
+
+
+class Residual(nn.Module):
+    """x + conv(relu(conv(relu(x))))"""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = convolution(channels, channels, 3, padding=1)
+        self.second = convolution(channels, channels, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[N, C, H, W] -> the same"""
+        return self.second(self.first(x.relu()).relu_()).add_(x)
+
+
+def impala(shape: tuple[int, ...]) -> ImageTorso:
+    """The large network of Espeholt et al. (2018): 15 convolutions, 256 units."""
+    layers: list[nn.Module] = []
+    channels = shape[0]
+    for width in (16, 32, 32):
+        layers.append(convolution(channels, width, 3, padding=1))
+        layers.append(nn.MaxPool2d(3, stride=2, padding=1))
+        layers += [Residual(width), Residual(width)]
+        channels = width
+    return ImageTorso(shape, nn.Sequential(*layers), size=256)
+
+
+def nature(shape: tuple[int, ...]) -> ImageTorso:
+    """Mnih et al. (2015): three convolutions, 512 units."""
+    body = nn.Sequential(
+        convolution(shape[0], 32, 8, stride=4),
+        nn.ReLU(inplace=True),
+        convolution(32, 64, 4, stride=2),
+        nn.ReLU(inplace=True),
+        convolution(64, 64, 3),
+    )
+    return ImageTorso(shape, body, size=512)
+
+
+def nips(shape: tuple[int, ...]) -> ImageTorso:
+    """Mnih et al. (2013): two convolutions, 256 units."""
+    body = nn.Sequential(
+        convolution(shape[0], 16, 8, stride=4),
+        nn.ReLU(inplace=True),
+        convolution(16, 32, 4, stride=2),
+    )
+    return ImageTorso(shape, body, size=256)
+
+
+BUILDERS = {"impala": impala, "nature": nature, "nips": nips}
+_SMALLEST = {"impala": 1, "nature": 36, "nips": 20}
+
+
+def build(name: str, shape: tuple[int, ...]) -> ImageTorso:
+    """The torso of that name for images [C, H, W]."""
+    if min(shape[1:]) < _SMALLEST[name]:
+        raise UserError(
+            f"The torso {name} needs images of at least {_SMALLEST[name]} pixels a side and these are "
+            f"{shape[1]} x {shape[2]}; use --torso impala."
+        )
+    return BUILDERS[name](shape)
+
+
+def convolution(
+    inputs: int, outputs: int, size: int, stride: int = 1, padding: int = 0
+) -> nn.Conv2d:
+    """A convolution as Sonnet would begin it: truncated normal over the fan-in, zero bias."""
+    layer = nn.Conv2d(inputs, outputs, size, stride=stride, padding=padding)
+    initialise(layer.weight, inputs * size * size)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def set_arithmetic(network: nn.Module, precision: torch.dtype, channels_last: bool) -> None:
+    """Tell every image torso inside how to compute; weights keep float32."""
+    for module in network.modules():
+        if isinstance(module, ImageTorso):
+            module.precision, module.channels_last = precision, channels_last
+            if channels_last:
+                module.body.to(memory_format=torch.channels_last)  # pyright: ignore

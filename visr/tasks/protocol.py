@@ -1,0 +1,185 @@
+"""The paper's second phase: meet rewards for a little while, infer a task, play it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from visr import envs, games
+from visr.agents.pilot import Pilot
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.errors import UserError
+from visr.ops import sphere
+from visr.ops.regression import RewardSums, explained
+from visr.tasks import infer
+from visr.tasks.episodes import Choice, Episode, play
+from visr.tasks.task import Task
+
+NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
+"""The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
+_SIDE_BY_SIDE = 10
+UNTRAINED = "random policy"
+UNADAPTED = "@0 (a new task every 40 steps)"
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Rewarded:
+    """What was seen with rewards on: 50 episodes, each with a task of its own."""
+
+    episodes: list[Episode]
+    phi: NDArray[np.float32]
+    """[N, d], of the state that each step reached."""
+    reward: NDArray[np.float32]
+    """[N], raw."""
+    episode: NDArray[np.intp]
+    """[N], which episode the step belongs to."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well one way to act did, in raw scores of whole episodes."""
+
+    name: str
+    scores: list[float]
+    num_steps: list[int]
+    human_normalised: float | None
+    """100 * (mean - random) / (human - random) with the published scores, for Atari games."""
+
+    @property
+    def mean(self) -> float:
+        """The mean score."""
+        return float(np.mean(self.scores))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean, over episodes."""
+        count = len(self.scores)
+        return float(np.std(self.scores, ddof=1) / math.sqrt(count)) if count > 1 else math.nan
+
+
+@torch.inference_mode()
+def meet_rewards(
+    agent: Visr,
+    config: RunConfig,
+    *,
+    num_episodes: int = NUM_EPISODES,
+    num_steps: int = NUM_STEPS,
+    seed: int = 0,
+) -> Rewarded:
+    """Play with a uniform task per episode and write down phi(s') and r of every step."""
+    env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
+    pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, seed=seed)
+    phi, reward, which = [], [], []
+
+    def watch(playing: NDArray[np.intp], reached: NDArray, gained: NDArray[np.float32]) -> None:
+        if len(playing):
+            seen = torch.as_tensor(reached, device=pilot.device)
+            phi.append(agent.phi(seen).cpu().numpy())
+            reward.append(np.asarray(gained, dtype=np.float32))
+            which.append(playing.copy())
+
+    choice = Choice(uniform_tasks(config.agent.num_features, seed))
+    episodes = play(
+        pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch
+    )
+    env.close()
+    return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
+
+
+def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -> Task:
+    """Least squares on all steps; rewards clipped to [-1, 1] unless told otherwise."""
+    clip = config.inference.clip_rewards if clip is None else clip
+    reward = np.clip(seen.reward, -1, 1) if clip else seen.reward
+    if not reward.any():
+        raise UserError(
+            f"No reward was seen in {len(reward):,} steps, so there is nothing to infer a task from; "
+            "give it more episodes (--episodes, --steps) or train longer."
+        )
+    return infer.by_regression(
+        seen.phi,
+        reward.astype(np.float64),
+        config.inference,
+        name="env-regression",
+        env=config.env,
+    )
+
+
+def by_search(seen: Rewarded, config: RunConfig) -> Task:
+    """The task of the episode with the highest return."""
+    best = max(seen.episodes, key=lambda episode: episode.score)
+    sums = RewardSums(seen.phi.shape[1])
+    sums.add(seen.phi, seen.reward.astype(np.float64))
+    w = best.w.astype(np.float64)
+    return Task(
+        name="env-search",
+        env=config.env,
+        w=w / np.linalg.norm(w),
+        method=f"random search over {len(seen.episodes)} episodes, best return {best.score:g}",
+        r_squared=explained(sums, w),
+        condition_number=math.inf,
+        standard_error=np.full(len(w), math.inf),
+        num_steps=len(seen.reward),
+        num_rewarded=int(np.count_nonzero(seen.reward)),
+    )
+
+
+def try_task(
+    agent: Visr,
+    config: RunConfig,
+    name: str,
+    choice: Choice,
+    *,
+    num_episodes: int = NUM_TRIALS,
+    epsilon: float | None = None,
+    gpi: bool | None = None,
+    seed: int = 1,
+) -> Scores:
+    """Play whole episodes and keep their raw scores."""
+    epsilon = config.agent.epsilon if epsilon is None else epsilon
+    env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
+    pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, seed=seed)
+    episodes = play(pilot, env, choice, num_episodes, seed=seed)
+    env.close()
+    scores = [episode.score for episode in episodes]
+    game = games.by_id(config.env)
+    normalised = games.human_normalised(float(np.mean(scores)), game) if game else None
+    return Scores(name, scores, [episode.num_steps for episode in episodes], normalised)
+
+
+def judge(
+    agent: Visr,
+    config: RunConfig,
+    tasks: dict[str, Task],
+    *,
+    num_episodes: int = NUM_TRIALS,
+    seed: int = 1,
+) -> Iterator[Scores]:
+    """Each task for 30 episodes; then no adaptation at all (@0), and uniformly random actions."""
+    d, common = config.agent.num_features, {"num_episodes": num_episodes, "seed": seed}
+    for name, task in tasks.items():
+        yield try_task(agent, config, name, always(task), **common)
+    unadapted = Choice(uniform_tasks(d, seed), lasts=config.training.unroll_length)
+    yield try_task(agent, config, UNADAPTED, unadapted, **common)
+    anything = Choice(uniform_tasks(d, seed))
+    yield try_task(agent, config, UNTRAINED, anything, epsilon=1.0, **common)
+
+
+def always(task: Task) -> Choice:
+    """One task for every episode."""
+    w = task.w.astype(np.float32)
+    return Choice(lambda: w)
+
+
+def uniform_tasks(d: int, seed: int) -> Callable[[], NDArray[np.float32]]:
+    """Tasks drawn uniformly from the sphere, one at a time."""
+    random = torch.Generator().manual_seed(seed)
+    return lambda: sphere.uniform(1, d=d, generator=random)[0].numpy()
