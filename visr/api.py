@@ -13,18 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from visr import config as configuration
 from visr import envs, presets, pretraining
-from visr.agents.visr import Visr, draw_policies
+from visr.agents.pilot import Pilot
+from visr.agents.visr import Visr
 from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
-from visr.ops import gpi as improvement
 from visr.run_dir import RunDir
-from visr.tasks import exact, families, infer, rewards
+from visr.tasks import exact, families, infer, phase_two, protocol, rewards
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
-from visr.training import checkpoint
+from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
 from visr.types import EnvSpec
+
+ENV_REWARD = "env"
+"""The reward that the environment itself gives."""
 
 
 def pretrain(
@@ -50,9 +53,9 @@ def resume(path: str | Path, *, observe: pretraining.Observer | None = None) -> 
     return Run(pretraining.resume(path, observe=observe))
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, device: str = "auto") -> Run:
     """A finished run, or one still in training as of its newest checkpoint."""
-    return Run(RunDir.open(path))
+    return Run(RunDir.open(path), device)
 
 
 def default_path(config: RunConfig) -> Path:
@@ -65,15 +68,17 @@ def default_path(config: RunConfig) -> Path:
 class Run:
     """A pre-trained agent: say what you want, get a policy."""
 
-    def __init__(self, run_dir: RunDir) -> None:
+    def __init__(self, run_dir: RunDir, device: str = "auto") -> None:
         self.directory = run_dir
         self.config = run_dir.config()
-        env = envs.make_vec(self.config, num_envs=1)
+        spec = spec_of(envs.make_vec(self.config, num_envs=1))
         newest = checkpoint.newest(run_dir)
         self.num_steps = int(newest.stem)
         """The age of the weights: steps of reward-free training."""
-        self.agent = Visr(self.config.agent, spec_of(env)).requires_grad_(False)
-        checkpoint.restore_agent(self.agent, newest)
+        agent = Visr(self.config.agent, spec).requires_grad_(False)
+        checkpoint.restore_agent(agent, newest)
+        here = dataclasses.replace(self.config.training, device=device)
+        self.agent = devices.prepared(agent, here)
         self.world = GridWorld.from_config(self.config.grid) if self.config.env == GRID else None
 
     @property
@@ -82,27 +87,72 @@ class Run:
         return self.directory.path
 
     def infer(self, reward: str | ArrayLike, **fields: Any) -> Task:
-        """The task that a reward over cells describes: no environment step, no change of weights.
+        """The task that a reward describes; no weight changes.
 
-        `reward` is an array over cells or one of the command line's forms ("boxes:7", "goal:2,3",
-        "row > 5"); `fields` are `centred` and `ridge`, where they shall differ from the run's.
+        `reward` is an array over the grid's cells, one of the command line's forms for it ("boxes:7",
+        "goal:2,3", "row > 5"), or "env": the environment's own, met for 50 episodes or 100,000 steps.
+        `fields` are `centred`, `ridge` and `clip_rewards`, where they shall differ from the run's.
         """
+        if isinstance(reward, str) and reward == ENV_REWARD:
+            return protocol.by_regression(self.meet_rewards(), self._inferring(fields))
         world = self._require_world()
         if isinstance(reward, str):
             wanted = rewards.parse(reward, world)
         else:
             wanted = rewards.from_array(reward, world)
-        if unknown := set(fields) - set(vars(self.config.inference)):
-            raise UserError(f"infer takes centred and ridge, but not {', '.join(sorted(unknown))}.")
-        inference = configuration.replace(self.config, **fields).inference
         task = infer.by_regression(
             families.features(self.agent, world)[world.free],
             wanted.values[world.free],
-            inference,
+            self._inferring(fields).inference,
             name=wanted.name,
             env=self.config.env,
         )
         return dataclasses.replace(task, reward=wanted.values)
+
+    def _inferring(self, fields: dict[str, Any]) -> RunConfig:
+        if unknown := set(fields) - set(vars(self.config.inference)):
+            raise UserError(
+                f"infer takes centred, ridge and clip_rewards, but not {', '.join(sorted(unknown))}."
+            )
+        return configuration.replace(self.config, **fields)
+
+    def meet_rewards(
+        self,
+        *,
+        num_episodes: int = protocol.NUM_EPISODES,
+        num_steps: int = protocol.NUM_STEPS,
+        seed: int = 0,
+    ) -> protocol.Rewarded:
+        """Play with a uniform task per episode and see the environment's rewards."""
+        return protocol.meet_rewards(
+            self.agent, self.config, num_episodes=num_episodes, num_steps=num_steps, seed=seed
+        )
+
+    def try_task(
+        self,
+        task: Task,
+        *,
+        num_episodes: int = protocol.NUM_TRIALS,
+        epsilon: float | None = None,
+        gpi: bool | None = None,
+        seed: int = 1,
+    ) -> protocol.Scores:
+        """Raw scores of whole episodes that pursue the task, in any environment."""
+        choice = protocol.always(self._checked(task))
+        return protocol.try_task(
+            self.agent,
+            self.config,
+            task.name,
+            choice,
+            num_episodes=num_episodes,
+            epsilon=epsilon,
+            gpi=gpi,
+            seed=seed,
+        )
+
+    def phase_two(self, **fields: Any) -> phase_two.PhaseTwo:
+        """The paper's second phase: rewards for a little while, regression and search, 30 episodes each."""
+        return phase_two.run(self.agent, self.config, **fields)
 
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
@@ -124,7 +174,7 @@ class Run:
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
         """phi of each observation: [N, d], unit length."""
         with torch.inference_mode():
-            return self.agent.phi(self._tensor(observations)).numpy()
+            return self.agent.phi(self._tensor(observations)).cpu().numpy()
 
     def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
         """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
@@ -137,10 +187,11 @@ class Run:
                 "or as many for each observation."
             )
         with torch.inference_mode():
-            return self.agent.psi(states, torch.as_tensor(task, dtype=torch.float32)).numpy()
+            w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
+            return self.agent.psi(states, w_tensor).cpu().numpy()
 
     def _tensor(self, observations: ArrayLike) -> torch.Tensor:
-        return _observations(self.agent.spec, observations)
+        return _observations(self.agent.spec, observations).to(self.agent.device)
 
     def _require_world(self) -> GridWorld:
         if self.world is None:
@@ -157,24 +208,35 @@ class Run:
 
 
 class Policy:
-    """Acts for one task: greedily by GPI over w and fresh neighbours, or by w alone."""
+    """Acts for one task: greedily by GPI over w and fresh neighbours, or by w alone.
+
+    A policy with an LSTM remembers from call to call; `starts` or `reset()` tell it that episodes begin.
+    """
 
     def __init__(self, agent: Visr, task: Task, gpi: bool, epsilon: float, seed: int = 0) -> None:
         self.task = task
         self._agent, self._gpi, self._epsilon = agent, gpi, epsilon
         self._random = torch.Generator().manual_seed(seed)
+        self.reset()
 
-    @torch.inference_mode()
-    def __call__(self, observation: ArrayLike) -> Any:
+    def reset(self) -> None:
+        """Forget what was seen: the next observations begin episodes."""
+        self._pilot: Pilot | None = None
+
+    def __call__(self, observation: ArrayLike, starts: ArrayLike | None = None) -> Any:
         """An action for one observation (an int), or actions for a batch (an array)."""
         space = self._agent.spec.observation_space
         batch = _observations(self._agent.spec, observation)
         single = batch.ndim == len(space.shape or ())
         batch = batch.unsqueeze(0) if single else batch
-        w = torch.as_tensor(self.task.w, dtype=torch.float32).expand(len(batch), -1)
-        policies = draw_policies(self._agent.config, w, self._random, self._gpi)
-        values = self._agent.psi.gpi_values(batch, policies, self._agent.psi.fold(w))
-        actions = improvement.epsilon_greedy(values, self._epsilon, self._random).numpy()
+        is_new = self._pilot is None or self._pilot.num_envs != len(batch)
+        if self._pilot is None or is_new:
+            self._pilot = Pilot(
+                self._agent, len(batch), epsilon=self._epsilon, gpi=self._gpi, random=self._random
+            )
+            self._pilot.pursue(self.task.w)
+        begins = np.full(len(batch), is_new) if starts is None else np.asarray(starts, dtype=bool)
+        actions = self._pilot.act(batch, np.broadcast_to(begins, len(batch)).copy())
         return int(actions[0]) if single else actions
 
 
@@ -191,4 +253,4 @@ def _observations(spec: EnvSpec, observations: ArrayLike) -> torch.Tensor:
     dims = len(space.shape or ())
     if array.dtype.kind not in "iufb" or array.shape[array.ndim - dims :] != space.shape:
         raise UserError(f"Observations of this world have shape {space.shape}, not {array.shape}.")
-    return torch.as_tensor(array.astype(np.float32))
+    return torch.as_tensor(array.astype(space.dtype))

@@ -12,7 +12,8 @@ from visr.errors import UserError
 _VERBS = {
     "pretrain": "learn without rewards in an environment",
     "infer": "turn a reward into a task for a pre-trained run",
-    "evaluate": "measure the policy of a task exactly, or three families of tasks",
+    "evaluate": "measure what a task's policy is worth: exactly on the grid, by episodes elsewhere",
+    "play": "watch a task or a skill, or film it",
     "report": "draw a run: figures and one HTML page",
     "bench": "measure speed against the bare cost of the matrix products",
     "list": "name environments, presets, rewards",

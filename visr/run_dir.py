@@ -7,6 +7,7 @@ online.csv                      returns of the rewarded environments while the o
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
 portrait.safetensors            what the report draws of phi and psi
+phase_two.json                  what the rewarded phase came to: raw scores of whole episodes
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
 report/, tensorboard/           for people
 """
@@ -41,6 +42,7 @@ class RunDir:
         self.timing = self.path / "timing.csv"
         self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
+        self.phase_two = self.path / "phase_two.json"
         self.portrait = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"
         self.report = self.path / "report"

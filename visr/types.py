@@ -33,7 +33,7 @@ class Unroll(NamedTuple):
     reward: Tensor
     """[T, B] float32: the environment's own, for rewarded phases; pre-training never looks at it."""
     terminated: Tensor
-    """[T, B] bool: nothing that follows t + 1 counts: the episode ended there, or a life that counts as one."""
+    """[T, B] bool: nothing after t + 1 counts: the episode ended there, or a life that counts as one."""
     truncated: Tensor
     """[T, B] bool: the clock ran out at t + 1, life would have gone on."""
     is_reset: Tensor

@@ -15,11 +15,17 @@ class Pilot:
     """Pursues a task in every environment; whatever its core remembers is forgotten at an episode's start."""
 
     def __init__(
-        self, agent: Visr, num_envs: int, *, epsilon: float, gpi: bool | None = None, seed: int = 0
+        self,
+        agent: Visr,
+        num_envs: int,
+        *,
+        epsilon: float,
+        gpi: bool | None = None,
+        random: torch.Generator | None = None,
     ) -> None:
         self.agent, self.num_envs, self.epsilon, self.gpi = agent, num_envs, epsilon, gpi
-        self.device = next(agent.parameters()).device
-        self._random = torch.Generator().manual_seed(seed)
+        self.device = agent.device
+        self._random = random or torch.Generator().manual_seed(0)
         self._previous_action, self._memory = agent.psi.no_memory(num_envs)
         self.w = torch.zeros(num_envs, agent.config.num_features)
         self.values = torch.zeros(num_envs, agent.spec.num_actions)

@@ -58,6 +58,11 @@ class Visr(nn.Module):
         }
         return Losses(psi_loss, phi_loss, metrics)
 
+    @property
+    def device(self) -> torch.device:
+        """Where the networks live."""
+        return next(self.psi.parameters()).device
+
     @torch.no_grad()
     def refresh_target(self) -> None:
         """Copy psi into its target network."""

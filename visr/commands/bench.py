@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from visr.commands import options, output
+from visr.config import ATARI
 from visr.errors import UserError
+
+_SECONDS = {"grid": 20.0, "atari": 300.0}
+_GAME = "ALE/Pong-v5"
+_NUM_ENVS = 32
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure the full training loop, and in the same process the bare cost of its matrix products."""
+    """Measure the full training loop, and in the same run the bare cost of its networks' products.
 
-    what: Annotated[Literal["grid"], tyro.conf.Positional] = "grid"
+    `grid` compares with the matrix products; `atari` with the image torsos' passes, with the games alone
+    and with the loop in float32 and the default layout.
+    """
+
+    what: Annotated[Literal["grid", "atari"], tyro.conf.Positional] = "grid"
     """Which loop."""
-    preset: str = "grid"
-    """Whose networks and batches."""
-    seconds: float = 20.0
-    """About how long to measure."""
+    preset: str | None = None
+    """Whose networks and batches; by default the preset `grid` or `atari`."""
+    seconds: float | None = None
+    """About how long, by default 20 (grid) or 300 (atari); everything is measured at least once."""
+    env: str | None = None
+    """atari only: which game, by default ALE/Pong-v5."""
+    num_envs: int | None = None
+    """atari only: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -29,17 +42,50 @@ class Options:
 def run(args: list[str]) -> int:
     """Measure and print."""
     chosen = options.parse(Options, args, "bench")
-    if not 0 < chosen.seconds < math.inf:
-        raise UserError(f"seconds = {chosen.seconds} must be a finite number greater than 0.")
-    from visr.bench import grid
-
-    result = grid.measure(chosen.preset, chosen.seconds)
+    seconds = _SECONDS[chosen.what] if chosen.seconds is None else chosen.seconds
+    if not 0 < seconds < math.inf:
+        raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
+    preset = chosen.what if chosen.preset is None else chosen.preset
+    measure = _grid if chosen.what == "grid" else _atari
+    result = measure(chosen, preset, seconds)
     if chosen.json:
         output.emit(result)
         return 0
-    rows = [
-        (name.replace("_", " "), f"{value:,.3g}" if value < 100 else f"{value:,.0f}")
-        for name, value in result.items()
-    ]
-    output.table(f"visr bench grid, preset {chosen.preset}", rows)
+    rows = [(name.replace("_", " "), _words(value)) for name, value in result.items()]
+    output.table(f"visr bench {chosen.what}, preset {preset}", rows)
     return 0
+
+
+def _grid(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    for option, value in (("--env", chosen.env), ("--num-envs", chosen.num_envs)):
+        if value is not None:
+            raise UserError(f"{option} belongs to `visr bench atari`; leave it out for the grid.")
+    from visr.bench import grid
+
+    return grid.measure(preset, seconds)
+
+
+def _atari(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    env = _GAME if chosen.env is None else chosen.env
+    if not env.startswith(ATARI):
+        raise UserError(f"env = {env!r} is no Atari game; give one like {_GAME}.")
+    num_envs = _NUM_ENVS if chosen.num_envs is None else chosen.num_envs
+    from visr.bench import atari
+
+    try:
+        return atari.measure(preset, env, num_envs, seconds, output.say)
+    except EOFError as error:
+        raise UserError(
+            f"A loop that was being measured ended unexpectedly ({error}); its own words stand above, "
+            "and fewer --num-envs need less memory."
+        ) from None
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{_words(v)} {k.replace('_', ' + ')}" for k, v in value.items())
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return value
+    return f"{value:,.3g}" if abs(value) < 100 else f"{value:,.0f}"

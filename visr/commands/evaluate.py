@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from visr.commands import options, output
+from visr.commands import options, output, trials
 from visr.errors import UserError
 from visr.run_dir import evaluation_of, write_json
 from visr.tasks import exact
@@ -26,16 +26,32 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class Options:
-    """The exact value of a task's policy, as a fraction: (V - V_random) / (V_optimal - V_random)."""
+    """What a task's policy is worth: on the grid its exact value, elsewhere the scores of whole episodes.
+
+    On the grid a fraction, (V - V_random) / (V_optimal - V_random). In other environments without a task:
+    the paper's second phase, which meets rewards, infers by regression and by search, and plays each.
+    """
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a pre-trained run."""
     task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
-    """A task's name in the run, or a task.json; without one, three families of 50 tasks each."""
-    gamma: float = exact.GAMMA
-    """Discount of the values; 0.95 is the authors' notebook's."""
+    """A task's name in the run, or a task.json; without one, three families of 50 tasks, or phase two."""
+    gamma: float | None = None
+    """Grid only: discount of the values; by default 0.95, the authors' notebook's."""
     policy: Literal["run", "gpi", "own"] = "run"
     """Act by GPI, by w's own policy, or as the run was configured; the families show both anyway."""
+    episodes: int | None = None
+    """Elsewhere: whole episodes that judge each task; by default 30, the paper's."""
+    rewarded_steps: int | None = None
+    """Phase two: steps with rewards at most; by default 100,000, the paper's."""
+    rewarded_episodes: int | None = None
+    """Phase two: episodes with rewards at most; by default 50, the paper's."""
+    seed: int | None = None
+    """Elsewhere: decides the episodes' beginnings and all random draws; by default 0."""
+    clip_rewards: bool | None = None
+    """Phase two: fit rewards clipped to [-1, 1]; by default as the run was configured."""
+    device: str = "auto"
+    """Where the networks live."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -43,23 +59,41 @@ class Options:
 def run(args: list[str]) -> int:
     """Evaluate one task, or the families."""
     chosen = options.parse(Options, args, "evaluate")
-    if not 0 <= chosen.gamma < 1:
+    if chosen.gamma is not None and not 0 <= chosen.gamma < 1:
         raise UserError(f"gamma = {chosen.gamma} must be at least 0 and less than 1.")
     from visr import api
 
-    loaded = api.load(chosen.run)
+    loaded = api.load(chosen.run, device=chosen.device)
+    gpi = {"run": None, "gpi": True, "own": False}[chosen.policy]
+    if loaded.world is None:
+        _refuse(chosen, ("gamma",), f"{loaded.config.env} has no exact values")
+        if chosen.task is None and gpi is not None:
+            raise UserError("--policy goes with a task; phase two acts as the run was configured.")
+        trials.evaluate(loaded, chosen, gpi)
+        return 0
+    _refuse(chosen, _BY_EPISODES, "values on the grid are exact")
     if chosen.task is None:
         _show_families(loaded, chosen)
         return 0
-    path = _task_file(loaded, chosen.task)
-    gpi = {"run": None, "gpi": True, "own": False}[chosen.policy]
-    result = loaded.evaluate(Task.load(path), gamma=chosen.gamma, gpi=gpi)
+    path = task_file(loaded, chosen.task)
+    gamma = exact.GAMMA if chosen.gamma is None else chosen.gamma
+    result = loaded.evaluate(Task.load(path), gamma=gamma, gpi=gpi)
     write_json(evaluation_of(path), result.to_dict())
     _show(result, chosen.json)
     return 0
 
 
-def _task_file(loaded: Run, task: str) -> Path:
+_BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "seed", "clip_rewards")
+
+
+def _refuse(chosen: Options, names: tuple[str, ...], reason: str) -> None:
+    """An option that would do nothing is a mistake."""
+    for name in names:
+        if getattr(chosen, name) is not None:
+            raise UserError(f"--{name.replace('_', '-')} does not apply: {reason}; leave it out.")
+
+
+def task_file(loaded: Run, task: str) -> Path:
     saved = loaded.directory.task(task)
     if saved.parent == loaded.directory.tasks and saved.is_file():
         return saved
@@ -85,9 +119,10 @@ def _show(result: Evaluation, as_json: bool) -> None:
 
 
 def _show_families(loaded: Run, chosen: Options) -> None:
-    scores = loaded.evaluate_families(gamma=chosen.gamma)
+    gamma = exact.GAMMA if chosen.gamma is None else chosen.gamma
+    scores = loaded.evaluate_families(gamma=gamma)
     if chosen.json:
-        output.emit({"gamma": chosen.gamma, "num_steps": loaded.num_steps, **scores})
+        output.emit({"gamma": gamma, "num_steps": loaded.num_steps, **scores})
         return
     rows = [
         (text, *(_score(scores, name + kind) for kind in ("", "_gpi", "_planned")))
@@ -95,7 +130,7 @@ def _show_families(loaded: Run, chosen: Options) -> None:
         if name in scores
     ]
     output.table(
-        f"fraction of optimal, exact, discount {chosen.gamma:g}, {loaded.num_steps:,} steps",
+        f"fraction of optimal, exact, discount {gamma:g}, {loaded.num_steps:,} steps",
         rows,
         header=("50 tasks each", "w's own", "GPI", "planned on phi.w"),
     )

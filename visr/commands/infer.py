@@ -6,15 +6,19 @@ import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
 
-from visr.commands import options, output
+from visr import config as configuration
+from visr.commands import options, output, trials
 from visr.errors import UserError
 from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.task import Task
+
+if TYPE_CHECKING:
+    from visr.api import Run
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Options:
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a pre-trained run."""
     reward: str
-    """boxes[:SEED] | goal:ROW,COL | FILE.npy | FILE.csv | an expression over row and col, as "row > 5"."""
+    """env (the environment's own); on the grid boxes[:SEED], goal:ROW,COL, FILE.npy, FILE.csv, "row > 5"."""
     name: str | None = None
     """Name of the task in the run; by default made from the reward."""
     out: str | None = None
@@ -33,6 +37,16 @@ class Options:
     """Take the means out of phi and reward first; by default as the run was configured."""
     ridge: float | None = None
     """Ridge penalty, relative to phi's second moments; by default as the run was configured."""
+    clip_rewards: bool | None = None
+    """With `env`: fit rewards clipped to [-1, 1]; by default as the run was configured."""
+    episodes: int | None = None
+    """With `env`: episodes with rewards at most; by default 50, the paper's."""
+    steps: int | None = None
+    """With `env`: steps with rewards at most; by default 100,000, the paper's."""
+    seed: int | None = None
+    """With `env`: decides the episodes' beginnings and all random draws; by default 0."""
+    device: str = "auto"
+    """Where the networks live."""
     json: bool = False
     """Print the task as one JSON object."""
 
@@ -42,9 +56,15 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "infer")
     from visr import api
 
-    fields = {"centred": chosen.centred, "ridge": chosen.ridge}
-    loaded = api.load(chosen.run)
-    task = loaded.infer(chosen.reward, **{k: v for k, v in fields.items() if v is not None})
+    loaded = api.load(chosen.run, device=chosen.device)
+    names = ("centred", "ridge", "clip_rewards")
+    fields = {name: getattr(chosen, name) for name in names}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    if chosen.reward == api.ENV_REWARD:
+        task = _from_environment(loaded, chosen, fields)
+    else:
+        _refuse_without_environment(chosen)
+        task = loaded.infer(chosen.reward, **fields)
     path = (
         Path(chosen.out) if chosen.out is not None else _place(task, chosen.name, loaded.directory)
     )
@@ -55,6 +75,25 @@ def run(args: list[str]) -> int:
     else:
         _show(task, path, loaded.directory)
     return 0
+
+
+def _from_environment(loaded: Run, chosen: Options, fields: dict[str, Any]) -> Task:
+    """Meet the environment's rewards; the task is what regression makes of them."""
+    from visr.tasks import protocol
+
+    given = trials.counts(num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed)
+    config = configuration.replace(loaded.config, **fields)
+    if not chosen.json:
+        output.say("meeting the environment's rewards ...")
+    return protocol.by_regression(loaded.meet_rewards(**given), config)
+
+
+def _refuse_without_environment(chosen: Options) -> None:
+    for name in ("clip_rewards", "episodes", "steps", "seed"):
+        if getattr(chosen, name) is not None:
+            raise UserError(
+                f"--{name.replace('_', '-')} belongs to --reward env; a reward over cells needs no episodes."
+            )
 
 
 def _place(task: Task, name: str | None, run: RunDir) -> Path:

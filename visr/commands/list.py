@@ -10,6 +10,7 @@ import tyro
 from visr.commands import options, output
 
 _REWARDS = [
+    ("env", "the environment's own, met for 50 episodes or 100,000 steps"),
     ("boxes:SEED", "two 4x4 boxes of +1 at random places, as in the authors' notebook"),
     ("goal:ROW,COL", "one cell of +1"),
     ("FILE.npy, FILE.csv", "any array over the cells"),

@@ -24,14 +24,15 @@ def say(text: str) -> None:
 
 def emit(content: dict[str, Any]) -> None:
     """One JSON object on stdout; JSON has no NaN and no infinity, so they become null."""
-    print(json.dumps(_plain(content), allow_nan=False))
+    print(json.dumps(plain(content), allow_nan=False))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Without NaN and infinities, which become None."""
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
+        return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_plain(part) for part in value]
+        return [plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

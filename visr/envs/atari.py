@@ -28,8 +28,19 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
 
-    def __init__(self, config: AtariConfig, id: str, num_envs: int, num_threads: int = 0) -> None:
-        """With 0 threads ALE takes as many as there are cores."""
+    def __init__(
+        self,
+        config: AtariConfig,
+        id: str,
+        num_envs: int,
+        num_threads: int = 0,
+        *,
+        screen: bool = False,
+    ) -> None:
+        """With 0 threads ALE takes as many as there are cores.
+
+        `screen` shows what people see, uint8 [N, 1, 210, 160, 3]; equal seeds and actions play equal games.
+        """
         try:
             from ale_py.vector_env import AtariVectorEnv
         except ImportError as error:
@@ -47,10 +58,10 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
             full_action_space=config.full_action_space,
             continuous=False,
             autoreset_mode=AutoresetMode.NEXT_STEP,
-            img_height=84,
-            img_width=84,
-            grayscale=True,
-            stack_num=4,
+            img_height=210 if screen else 84,
+            img_width=160 if screen else 84,
+            grayscale=not screen,
+            stack_num=1 if screen else 4,
             frameskip=config.frame_skip,
             maxpool=True,
             noop_max=config.noop_max + 1,  # ALE draws from 0 to one less than it is told

@@ -29,9 +29,7 @@ class DeepFeatures(nn.Module):
         super().__init__()
         self.torso = torso
         size: int = torso.size  # pyright: ignore
-        self.readout = linear(size, num_features)
-        if centred:
-            self.readout.bias = None
+        self.readout = linear(size, num_features, bias=not centred)
         self.mean: Tensor | None
         self.register_buffer("mean", torch.zeros(size) if centred else None)
 
@@ -69,8 +67,7 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         )
         width, fan_in = num_features * _HEAD_SIZE, size + _TASK_SIZE
         self.from_trunk = linear(size, width, fan_in=fan_in)
-        self.from_task = nn.Linear(_TASK_SIZE, width, bias=False)
-        initialise(self.from_task.weight, fan_in)
+        self.from_task = linear(_TASK_SIZE, width, fan_in=fan_in, bias=False)
         self.readout = nn.Parameter(torch.empty(num_features, _HEAD_SIZE, num_actions))
         self.bias = nn.Parameter(torch.zeros(num_features, num_actions))
         initialise(self.readout, _HEAD_SIZE)

@@ -135,6 +135,10 @@ class MlpSuccessorFeatures(SuccessorFeatures):
 
     step = trunk  # a look-up does not care for the axis of time
 
+    def first_step(self, observation: Tensor) -> Tensor:
+        """Any batch will do where nothing is remembered: [...] -> [..., hidden]"""
+        return self.observation(observation)
+
     def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
         """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
         hidden = self.body((hidden + self.task(w)).relu())

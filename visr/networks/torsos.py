@@ -38,11 +38,14 @@ def first_layer(space: spaces.Space, size: int, extra_inputs: int = 0) -> nn.Mod
     )
 
 
-def linear(num_inputs: int, num_outputs: int, fan_in: int | None = None) -> nn.Linear:
+def linear(
+    num_inputs: int, num_outputs: int, fan_in: int | None = None, bias: bool = True
+) -> nn.Linear:
     """A linear layer as Sonnet would begin it: truncated normal over the fan-in, zero bias."""
-    layer = nn.Linear(num_inputs, num_outputs)
+    layer = nn.Linear(num_inputs, num_outputs, bias=bias)
     initialise(layer.weight, fan_in or num_inputs)
-    nn.init.zeros_(layer.bias)
+    if bias:
+        nn.init.zeros_(layer.bias)
     return layer
 
 

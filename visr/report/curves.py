@@ -26,15 +26,20 @@ _KINDS = (
 )
 
 
-def training(metrics: Columns) -> Figure:
-    """The loss of psi, the intrinsic reward and the concentration of phi over steps."""
-    present = [name for name in METRICS if name in metrics]
-    figure = Figure(figsize=(style.WIDTH, 1.95), layout="constrained")
-    every = figure.subplots(1, len(present), squeeze=False)[0]
-    for axes, name in zip(every, present, strict=True):
-        steps, y = metrics["num_steps"], metrics[name]
-        axes.plot(steps, y, color=style.INK, linewidth=1.1, marker=_marker(steps), markersize=3)
-        style.title(axes, METRICS[name])
+def training(metrics: Columns, timing: Columns | None = None) -> Figure:
+    """The loss of psi, the intrinsic reward and the concentration of phi over steps; and the speed."""
+    panels = [(name, metrics["num_steps"], metrics[name]) for name in METRICS if name in metrics]
+    if timing and "steps_per_second" in timing:
+        panels.append(("steps_per_second", timing["num_steps"], timing["steps_per_second"]))
+    across = 2 if len(panels) == 4 else len(panels)
+    down = len(panels) // across
+    figure = Figure(figsize=(style.WIDTH, 1.95 * down), layout="constrained")
+    if down > 1:
+        figure.set_layout_engine("constrained", hspace=0.08, wspace=0.06)
+    every = figure.subplots(down, across, squeeze=False).flat
+    for axes, (name, steps, y) in zip(every, panels, strict=True):
+        axes.plot(steps, y, color=style.INK, linewidth=1.1, marker=marker_of(steps), markersize=3)
+        style.title(axes, METRICS.get(name, "Speed, steps/s"))
         if _is_logarithmic(name, y):
             axes.set_yscale("log")
             axes.yaxis.set_minor_formatter(NullFormatter())
@@ -43,7 +48,7 @@ def training(metrics: Columns) -> Figure:
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
             low = min(0.0, float(np.nanmin(y))) if np.isfinite(y).any() else 0.0
             axes.set_ylim(bottom=low)
-        _finish(axes, steps)
+        finish(axes, steps)
     return figure
 
 
@@ -65,7 +70,7 @@ def optimal(evaluation: Columns) -> Figure:
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
         style.title(axes, family.title, family.colour)
-        _finish(axes, evaluation["num_steps"])
+        finish(axes, evaluation["num_steps"])
     return figure
 
 
@@ -76,11 +81,16 @@ def _family(axes: Axes, family: style.Family, evaluation: Columns, low: float) -
         if y is None:
             continue
         colour = style.MUTED if suffix == "_planned" else family.colour
-        marker = _marker(steps)
+        marker = marker_of(steps)
         axes.plot(steps, y, color=colour, ls=dashes, lw=width, marker=marker, markersize=3)
         if np.isfinite(y[-1]):
             ends.append((float(y[-1]), f"{label} {style.number(y[-1])}", colour))
-    heights = _spread([end[0] for end in ends], gap=0.085 * (_TOP - low), top=1.0)
+    label_ends(axes, ends, gap=0.085 * (_TOP - low), top=1.0)
+
+
+def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, top: float) -> None:
+    """Words (height, text, colour) to the right of where lines end, moved apart where they would touch."""
+    heights = _spread([end[0] for end in ends], gap=gap, top=top)
     for (_, text, colour), height in zip(ends, heights, strict=True):
         axes.annotate(
             text, (1, height), (4, 0), xycoords=axes.get_yaxis_transform(),
@@ -88,7 +98,8 @@ def _family(axes: Axes, family: style.Family, evaluation: Columns, low: float) -
         )  # fmt: skip
 
 
-def _finish(axes: Axes, steps: Floats) -> None:
+def finish(axes: Axes, steps: Floats) -> None:
+    """Steps along the horizontal axis, from 0 to the last."""
     last = float(steps.max())
     axes.set_xlim(0, last or 1)
     axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 3, 4, 5, 10]))
@@ -103,7 +114,7 @@ def _unit(count: float) -> tuple[float, str]:
     return next(((size, unit) for size, unit in units if count >= size), (1.0, ""))
 
 
-def _marker(steps: Floats) -> str:
+def marker_of(steps: Floats) -> str:
     """A line of one point would not be seen."""
     return "o" if len(steps) == 1 else ""
 

@@ -15,6 +15,9 @@ from safetensors import SafetensorError
 
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
+from visr.games import Game, by_id
+from visr.report import phase_two
+from visr.report.phase_two import PhaseTwo
 from visr.run_dir import RunDir, evaluation_of, read_json, read_rows
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
@@ -58,7 +61,9 @@ class Record:
     config: RunConfig
     metrics: Columns
     timing: Columns
+    online: Columns
     evaluation: Columns
+    phase_two: PhaseTwo | None
     portrait: Portrait | None
     tasks: tuple[SavedTask, ...]
 
@@ -66,6 +71,11 @@ class Record:
     def is_grid(self) -> bool:
         """Whether states are cells of a grid, so that maps and exact values exist."""
         return self.config.env == GRID
+
+    @property
+    def game(self) -> Game | None:
+        """The Atari game it plays, if it is one with published scores."""
+        return by_id(self.config.env)
 
     @property
     def num_steps(self) -> int:
@@ -100,7 +110,9 @@ def record(path: Path) -> Record:
         config=config,
         metrics=_columns(run.metrics),
         timing=_columns(run.timing),
+        online=_online(run.online),
         evaluation=_columns(run.evaluation),
+        phase_two=phase_two.read(run.phase_two, config.env),
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
     )
@@ -116,6 +128,15 @@ def _columns(path: Path) -> Columns:
         raise UserError(f"{path} is damaged: its column num_steps is missing or not a count.")
     # a run that diverged writes infinities; no axis can show them
     return {name: np.where(np.isfinite(column), column, np.nan) for name, column in columns.items()}
+
+
+def _online(path: Path) -> Columns:
+    columns = _columns(path)
+    if columns and not {"num_episodes", "mean_return"} <= columns.keys():
+        raise UserError(f"{path} is damaged: it has no column num_episodes or none mean_return.")
+    if columns and not (columns["num_episodes"] >= 0).all():
+        raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
+    return columns
 
 
 def _portrait(path: Path, config: RunConfig) -> Portrait:
@@ -157,7 +178,8 @@ def _saved_task(path: Path, config: RunConfig) -> SavedTask:
             f"{config.grid.height} x {config.grid.width}; infer it with this run, or move it away."
         )
     file = evaluation_of(path)
-    return SavedTask(path.stem, task, _evaluation(file, task) if file.exists() else None)
+    is_exact = config.env == GRID and file.exists()  # elsewhere nothing has an exact value
+    return SavedTask(path.stem, task, _evaluation(file, task) if is_exact else None)
 
 
 def _evaluation(path: Path, task: Task) -> Evaluation:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from visr.config import GRID, SECTIONS
-from visr.report import elements, header, recipe, style
+from visr.config import SECTIONS
+from visr.report import elements, header, played, recipe, style
 from visr.report.elements import text
 from visr.report.load import Record, SavedTask
 from visr.report.pictures import Picture
@@ -43,18 +43,36 @@ ICLR 2020. The pictures lie beside this page as PNG files; the page itself needs
 def html(record: Record, pictures: Pictures) -> str:
     """The whole page; the same run makes the same page."""
     name = record.path.resolve().name
+    sections = _grid if record.is_grid else _elsewhere
     parts = [
         _HEAD.format(title=text(f"{name} · VISR"), css=CSS),
         header.html(record, name),
-        _optimal(record, pictures),
-        _tasks(record, pictures),
-        _portrait(record, pictures),
-        _training(record, pictures),
+        *sections(record, pictures),
         _configuration(record),
         _commands(record),
         _TAIL,
     ]
     return "".join(parts)
+
+
+def _grid(record: Record, pictures: Pictures) -> list[str]:
+    """Where every state is known, so that values are exact."""
+    return [
+        _optimal(record, pictures),
+        _tasks(record, pictures),
+        _portrait(record, pictures),
+        _training(record, pictures),
+    ]
+
+
+def _elsewhere(record: Record, pictures: Pictures) -> list[str]:
+    """Where only playing tells."""
+    return [
+        played.phase_two(record, pictures.get("phase two")),
+        played.online(record, pictures.get("online")),
+        played.tasks(record),
+        _training(record, pictures),
+    ]
 
 
 def _optimal(record: Record, pictures: Pictures) -> str:
@@ -84,15 +102,13 @@ def _portrait(record: Record, pictures: Pictures) -> str:
 def _training(record: Record, pictures: Pictures) -> str:
     title = "Training"
     if "training" in pictures:
-        return elements.section(title, elements.figure(pictures["training"], wide=True))
-    return elements.section(title, _lacking(record, "There are no training curves", anywhere=True))
+        figure = elements.figure(pictures["training"], wide=True)
+        return elements.section(title, *played.warnings(record), figure)
+    return elements.section(title, _lacking(record, "There are no training curves"))
 
 
-def _lacking(record: Record, what: str, anywhere: bool = False) -> str:
-    """Why something is missing, and which command makes it; only some things exist `anywhere`."""
-    if not (record.is_grid or anywhere):
-        why = f"maps and exact values exist for grid worlds only, and this run plays {record.config.env}"
-        return elements.note(f"{what}: {why}. A run on a grid is made by", f"visr pretrain {GRID}")
+def _lacking(record: Record, what: str) -> str:
+    """Why something is missing, and which command makes it."""
     if record.is_finished:
         why = "the file is gone from the run. Training again writes it:"
         return elements.note(f"{what}: {why}", recipe.pretrain(record))
@@ -119,9 +135,8 @@ def _tasks(record: Record, pictures: Pictures) -> str:
 
 def _task(record: Record, saved: SavedTask, index: int, picture: Picture | None) -> str:
     task, found = saved.task, saved.evaluation
-    unit = "states" if record.is_grid else "steps"
     fitted = (
-        f"w found by {task.method} on {task.num_steps:,} {unit}, {task.num_rewarded:,} of them rewarded; "
+        f"w found by {task.method} on {task.num_steps:,} states, {task.num_rewarded:,} of them rewarded; "
         f"R² = {style.number(task.r_squared)}."
     )
     parts = [
@@ -163,14 +178,28 @@ def _here_and_default(value: Any, default: Any) -> tuple[str, str]:
 
 
 def _commands(record: Record) -> str:
-    lines = [recipe.pretrain(record)]
+    lines = [
+        recipe.pretrain(record),
+        *(_grid_commands if record.is_grid else played.commands)(record),
+    ]
+    lines.append(recipe.report(record))
+    words = "The first command makes the same run again, whatever the presets become."
+    made = [f"<p>{words}</p>\n", elements.commands(lines)]
+    if not record.is_grid:
+        made += [
+            "<p>And what can be done with it:</p>\n",
+            elements.commands(played.next_steps(record)),
+        ]
+    return elements.section("How it was made", *made)
+
+
+def _grid_commands(record: Record) -> list[str]:
+    lines = []
     for saved in record.tasks:
         lines.append(recipe.infer(record, saved))
         if saved.evaluation is not None:
             lines.append(recipe.evaluate(record, saved))
-    lines.append(recipe.report(record))
-    words = "The first command makes the same run again, whatever the presets become."
-    return elements.section("How it was made", f"<p>{words}</p>\n", elements.commands(lines))
+    return lines
 
 
 def _value(value: Any) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from visr.report import curves, maps, style
+from visr.report import curves, maps, scores, style
 from visr.report.load import Portrait, Record, SavedTask
+from visr.report.phase_two import PhaseTwo
+from visr.report.scores import Published
 
 NUM_POLICIES = 10  # visr.tasks.portrait, which cannot be asked without torch
 
@@ -32,11 +34,15 @@ def draw(record: Record) -> dict[str, Picture]:
             pictures["optimal"] = _optimal(record)
         if record.portrait is not None:
             pictures |= _portrait(record, record.portrait)
+        if record.phase_two is not None:
+            pictures["phase two"] = _phase_two(record.phase_two)
+        if record.online:
+            pictures["online"] = _online(record)
         if any(name in record.metrics for name in curves.METRICS):
             pictures["training"] = _training(record)
         files = _file_names(record.tasks)
         for index, (saved, file) in enumerate(zip(record.tasks, files, strict=True)):
-            if saved.task.reward is not None:
+            if record.is_grid and saved.task.reward is not None:
                 pictures[f"task {index}"] = _task(record, saved, file)
     return pictures
 
@@ -95,14 +101,50 @@ def _portrait(record: Record, portrait: Portrait) -> dict[str, Picture]:
 def _training(record: Record) -> Picture:
     last = {name: record.metrics[name][-1] for name in curves.METRICS if name in record.metrics}
     said = ", ".join(f"{name.replace('_', ' ')} {style.number(x, 3)}" for name, x in last.items())
+    timing = {} if record.is_grid else record.timing
     return Picture(
         "training.png",
-        style.png(curves.training(record.metrics)),
+        style.png(curves.training(record.metrics, timing)),
         f"Training curves over steps. At the end: {said}.",
         "The squared error of ψ; how well visited states tell which w was pursued (1 would be "
         "perfectly); and the length of φ's mean over visited states, where values near 1 would mean "
         "that φ says the same everywhere.",
     )
+
+
+def _online(record: Record) -> Picture:
+    game, rows = record.game, record.online
+    published = _published(game.random, game.human) if game else []
+    last = float(scores.smoothed(rows)[-1])
+    rules = " Dashed: the published scores of a random player and of a human." if game else ""
+    return Picture(
+        "online.png",
+        style.png(scores.online(rows, published)),
+        f"Raw scores of the rewarded games over training. The last mean: {style.number(last, 1)}.",
+        "Each dot is the mean raw score of the games that ended since the dot before; the line is the mean "
+        f"of the latest {scores.window(rows):,} games (of all there are, at the beginning).{rules}",
+    )
+
+
+def _phase_two(phase: PhaseTwo) -> Picture:
+    published = _published(phase.random_score, phase.human_score)
+    said = "; ".join(
+        f"{c.name}: {style.give_or_take(c.mean, c.standard_error)}" for c in phase.conditions
+    )
+    rules = " Dashed: published scores of a random player and of a human." if published else ""
+    return Picture(
+        "phase_two.png",
+        style.png(scores.strips(phase.conditions, published)),
+        f"Raw scores of single games, a strip for each way to act. Means: {said}.",
+        "One dot a game (heights only keep dots apart); the upright bar is the mean, the line across it "
+        f"reaches two standard errors to either side.{rules}",
+    )
+
+
+def _published(random: float | None, human: float | None) -> list[Published]:
+    """What a random player and a human score, as far as it is known."""
+    known = [] if random is None else [Published("random", random, is_near=True)]
+    return known if human is None else [*known, Published("human", human)]
 
 
 def _task(record: Record, saved: SavedTask, file: str) -> Picture:

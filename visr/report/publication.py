@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from visr.report import load, page, pictures
+from visr.report import load, page, pictures, scores
 from visr.report.load import Record
 from visr.run_dir import RunDir, write_bytes
 
@@ -41,6 +41,17 @@ def _summary(record: Record, file: Path) -> dict[str, Any]:
             }
             for saved in record.tasks
         ],
+        "online_score": _finite(float(scores.smoothed(record.online)[-1]))
+        if record.online
+        else None,
+        "phase_two": {
+            condition.name: {
+                "mean": condition.mean,
+                "standard_error": condition.standard_error,
+                "human_normalised": condition.human_normalised,
+            }
+            for condition in (record.phase_two.conditions if record.phase_two else ())
+        },
     }
 
 

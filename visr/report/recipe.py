@@ -9,6 +9,9 @@ from typing import Any
 from visr.config import SECTIONS, RunConfig
 from visr.report.load import Record, SavedTask
 
+ENV_TASK = "env-regression"
+"""The task that `infer --reward env` leaves in a run."""
+
 
 def pretrain(record: Record) -> str:
     """The command that trains this run anew: the paper's numbers, and every field that differs."""
@@ -27,12 +30,22 @@ def resume(record: Record) -> str:
 def infer(record: Record, saved: SavedTask | None = None) -> str:
     """Turn a reward into a task: the one that made `saved`, or an example."""
     reward = "boxes:7" if saved is None else saved.task.name
+    if not record.is_grid:
+        reward = "env"  # its own: no other is known of any state
     return shlex.join(["visr", "infer", str(record.path), "--reward", reward])
 
 
-def evaluate(record: Record, saved: SavedTask) -> str:
-    """Judge a task's policy exactly."""
-    return shlex.join(["visr", "evaluate", str(record.path), saved.stem])
+def evaluate(record: Record, saved: SavedTask | None = None) -> str:
+    """Judge a task's policy exactly; without a task, the run as a whole."""
+    task = [] if saved is None else [saved.stem]
+    return shlex.join(["visr", "evaluate", str(record.path), *task])
+
+
+def play(record: Record) -> str:
+    """Film an inferred task."""
+    stems = [saved.stem for saved in record.tasks]
+    task = ENV_TASK if ENV_TASK in stems or not stems else stems[0]
+    return shlex.join(["visr", "play", str(record.path), "--task", task, "--video", "out.mp4"])
 
 
 def report(record: Record) -> str:

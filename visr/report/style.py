@@ -103,3 +103,14 @@ def plain(text: str, most: int = 44) -> str:
 def number(x: float, digits: int = 2) -> str:
     """A number for people: a true minus sign, a dash for what is not a number."""
     return f"{x:.{digits}f}".replace("-", "\N{MINUS SIGN}") if np.isfinite(x) else "–"
+
+
+def score(x: float) -> str:
+    """A raw score: whole points where there are hundreds of them, else a tenth."""
+    return f"{x:,.{0 if abs(x) >= 99.95 else 1}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def give_or_take(mean: float, error: float | None) -> str:
+    """A mean score and its standard error, if that is known."""
+    digits = 0 if abs(mean) >= 99.95 else 1
+    return score(mean) + ("" if error is None else f" ± {error:,.{digits}f}")

@@ -59,7 +59,7 @@ def play(
     max_steps: int | None = None,
     watch: Watch | None = None,
 ) -> list[Episode]:
-    """Play exactly `num_episodes`, each begun by whichever environment is free, or until `max_steps` in all."""
+    """Play exactly `num_episodes`, each in whichever environment is free, or until `max_steps` in all."""
     stage = _Stage(playing=np.full(env.num_envs, -1, dtype=np.intp))
     tasks = np.zeros((env.num_envs, pilot.agent.config.num_features), dtype=np.float32)
     observation, _ = env.reset(seed=seed)
@@ -68,7 +68,7 @@ def play(
     while max_steps is None or num_steps < max_steps:
         before = tasks.copy()
         _begin(stage, tasks, choice, starts, num_episodes)
-        if (stage.playing < 0).all():
+        if len(stage.episodes) >= num_episodes and (stage.playing < 0).all():
             break
         _renew(stage, tasks, choice)
         if num_steps == 0 or (tasks != before).any():

@@ -100,7 +100,8 @@ class Evaluator:
 @torch.inference_mode()
 def features(agent: Visr, world: GridWorld) -> Floats:
     """phi of every state, [S, d]."""
-    return agent.phi(torch.arange(world.num_states)).numpy().astype(np.float64)
+    states = torch.arange(world.num_states, device=agent.device)
+    return agent.phi(states).cpu().numpy().astype(np.float64)
 
 
 @torch.inference_mode()
@@ -109,13 +110,14 @@ def actions(agent: Visr, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) 
 
     With GPI each state consults w and one fresh draw of neighbours, as one step of acting would.
     """
-    random, states = torch.Generator().manual_seed(seed), torch.arange(world.num_states)
+    random = torch.Generator().manual_seed(seed)
+    hidden = agent.psi.first_step(torch.arange(world.num_states, device=agent.device))
     policy = []
     for task in torch.as_tensor(w, dtype=torch.float32):
         tasks = task.expand(world.num_states, -1)
-        policies = draw_policies(agent.config, tasks, random, gpi)
-        values = agent.psi.gpi_values(agent.psi.first_step(states), policies, agent.psi.fold(tasks))
-        policy.append(values.argmax(dim=-1))
+        policies = draw_policies(agent.config, tasks, random, gpi).to(agent.device)
+        values = agent.psi.gpi_values(hidden, policies, agent.psi.fold(tasks.to(agent.device)))
+        policy.append(values.argmax(dim=-1).cpu())
     return torch.stack(policy).numpy()
 
 

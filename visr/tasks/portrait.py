@@ -38,11 +38,11 @@ def draw(agent: Visr, exact: families.Evaluator) -> dict[str, NDArray]:
 @torch.inference_mode()
 def _gpi_values(agent: Visr, w: torch.Tensor, policies: torch.Tensor, num_states: int) -> NDArray:
     """V(s) = max_a max_i psi(s, a, w_i) . w for every w [K, d] -> [K, S]."""
-    tasks = w.repeat_interleave(num_states, dim=0)
-    states = torch.arange(num_states).repeat(len(w))
-    consulted = policies.expand(len(tasks), *policies.shape)
-    values = agent.psi.gpi_values(agent.psi.first_step(states), consulted, agent.psi.fold(tasks)).amax(dim=-1)
-    return values.view(len(w), num_states).numpy().astype(np.float64)
+    tasks = w.to(agent.device).repeat_interleave(num_states, dim=0)
+    states = torch.arange(num_states, device=agent.device).repeat(len(w))
+    consulted = policies.to(agent.device).expand(len(tasks), *policies.shape)
+    values = agent.psi.gpi_values(agent.psi.first_step(states), consulted, agent.psi.fold(tasks))
+    return values.amax(dim=-1).view(len(w), num_states).cpu().numpy().astype(np.float64)
 
 
 def save(run: RunDir, arrays: dict[str, NDArray]) -> None:

@@ -77,7 +77,8 @@ def meet_rewards(
 ) -> Rewarded:
     """Play with a uniform task per episode and write down phi(s') and r of every step."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
-    pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, seed=seed)
+    random = torch.Generator().manual_seed(seed)
+    pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     phi, reward, which = [], [], []
 
     def watch(playing: NDArray[np.intp], reached: NDArray, gained: NDArray[np.float32]) -> None:
@@ -88,9 +89,7 @@ def meet_rewards(
             which.append(playing.copy())
 
     choice = Choice(uniform_tasks(config.agent.num_features, seed))
-    episodes = play(
-        pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch
-    )
+    episodes = play(pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
     env.close()
     return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
 
@@ -146,7 +145,8 @@ def try_task(
     """Play whole episodes and keep their raw scores."""
     epsilon = config.agent.epsilon if epsilon is None else epsilon
     env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
-    pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, seed=seed)
+    random = torch.Generator().manual_seed(seed)
+    pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
     episodes = play(pilot, env, choice, num_episodes, seed=seed)
     env.close()
     scores = [episode.score for episode in episodes]
@@ -164,13 +164,15 @@ def judge(
     seed: int = 1,
 ) -> Iterator[Scores]:
     """Each task for 30 episodes; then no adaptation at all (@0), and uniformly random actions."""
-    d, common = config.agent.num_features, {"num_episodes": num_episodes, "seed": seed}
-    for name, task in tasks.items():
-        yield try_task(agent, config, name, always(task), **common)
-    unadapted = Choice(uniform_tasks(d, seed), lasts=config.training.unroll_length)
-    yield try_task(agent, config, UNADAPTED, unadapted, **common)
-    anything = Choice(uniform_tasks(d, seed))
-    yield try_task(agent, config, UNTRAINED, anything, epsilon=1.0, **common)
+    d = config.agent.num_features
+    ways: list[tuple[str, Choice, float | None]]
+    ways = [(name, always(task), None) for name, task in tasks.items()]
+    ways.append((UNADAPTED, Choice(uniform_tasks(d, seed), config.training.unroll_length), None))
+    ways.append((UNTRAINED, Choice(uniform_tasks(d, seed)), 1.0))
+    for name, choice, epsilon in ways:
+        yield try_task(
+            agent, config, name, choice, num_episodes=num_episodes, epsilon=epsilon, seed=seed
+        )
 
 
 def always(task: Task) -> Choice:

@@ -40,7 +40,7 @@ class Learner:
         return metrics
 
     def _sum_gradients(self, unroll: Unroll) -> dict[str, Tensor]:
-        """Gradients of the batch's mean losses, a few unrolls at a time: large images fall out of the cache."""
+        """Gradients of the batch's mean losses, a few unrolls at a time: many images outgrow the cache."""
         size = min(self._micro_batch or unroll.num_unrolls, unroll.num_unrolls)
         if size == unroll.num_unrolls:
             losses = self.agent.losses(unroll.to(self._device))

@@ -38,8 +38,7 @@ class OnlineEvaluation:
         self.actor.refresh(agent.psi)
         unroll = self.actor.collect(self.task())
         with torch.inference_mode():
-            device = next(agent.parameters()).device
-            phi = agent.phi(unroll.observation[1:].to(device)).cpu()
+            phi = agent.phi(unroll.observation[1:].to(agent.device)).cpu()
         happened = ~unroll.is_reset
         self._remember(phi[happened], unroll.reward[happened])
         self._count(unroll)

@@ -1,0 +1,163 @@
+"""Raw scores of whole games: over training, and one dot a game."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from visr.report import curves, style
+from visr.report.load import Columns, Floats
+from visr.report.phase_two import Condition
+
+WINDOW = 30
+"""Games that the smoothed line averages over, at least: as many as judge a task."""
+_SHARE = 20  # of all games, one in so many, where that is more
+_ROOM = (
+    0.5  # of the scores' range: how far beyond them a published score may lie and still be drawn
+)
+_NOTE: dict[str, Any] = {"fontsize": 7, "color": style.MUTED}
+_HEIGHT = 0.62  # inches of a condition's strip
+
+
+@dataclass(frozen=True)
+class Published:
+    """A score to compare with."""
+
+    name: str
+    score: float
+    is_near: bool = False
+    """Whether it is drawn however far it lies."""
+
+
+def window(online: Columns) -> int:
+    """How many games the smoothed line averages over."""
+    return max(WINDOW, round(float(online["num_episodes"].sum()) / _SHARE))
+
+
+def smoothed(online: Columns) -> Floats:
+    """The mean over the latest games, as whole rows as reach `window`; nan before the first game."""
+    played = np.where(np.isfinite(online["mean_return"]), online["num_episodes"], 0.0)
+    points = played * np.nan_to_num(online["mean_return"])
+    games, total = (np.concatenate([[0.0], x.cumsum()]) for x in (played, points))
+    begin = np.searchsorted(games, games[1:] - window(online), side="right") - 1
+    begin = np.maximum(begin, 0)
+    count = games[1:] - games[begin]
+    return np.divide(
+        total[1:] - total[begin], count, out=np.full(len(count), np.nan), where=count > 0
+    )
+
+
+def placed(
+    published: Sequence[Published], shown: Sequence[float]
+) -> tuple[list[Published], list[Published]]:
+    """Those an axis made for `shown` is to take in, and those that would crush what it shows."""
+    within = [each for each in published if each.is_near]
+    known = [*shown, *(each.score for each in within)] or [0.0]
+    room = _ROOM * (max(known) - min(known))
+    near, far = within, []
+    for each in published:
+        if not each.is_near:
+            fits = not shown or min(known) - room <= each.score <= max(known) + room
+            (near if fits else far).append(each)
+    return near, far
+
+
+def online(rows: Columns, published: Sequence[Published]) -> Figure:
+    """Dots are rows of online.csv, the line is their running mean, rules are published scores."""
+    steps, raw = rows["num_steps"], rows["mean_return"]
+    figure = Figure(figsize=(style.WIDTH, 2.5))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.085, right=0.84, bottom=0.16, top=0.97)
+    size, alpha = (3.6, 0.6) if len(steps) < 400 else (2.4, 0.25)
+    axes.plot(steps, raw, "o", color=style.WALL, alpha=alpha, ms=size, mew=0, clip_on=False)
+    line, colour = smoothed(rows), style.FAMILIES[0].colour
+    axes.plot(steps, line, color=colour, lw=1.6, marker=curves.marker_of(steps), ms=3)
+    near, far = placed(published, raw[np.isfinite(raw)].tolist())
+    ends = [(each.score, f"{each.name} {style.score(each.score)}", style.MUTED) for each in near]
+    for each in near:
+        axes.axhline(each.score, color=style.MUTED, lw=0.8, ls=(0, (4, 2)), zorder=1)
+    if np.isfinite(line[-1]):
+        ends.append((float(line[-1]), f"mean {style.score(line[-1])}", colour))
+    words = _beyond(far)
+    axes.text(0.995, 0.985, words, transform=axes.transAxes, **_NOTE, ha="right", va="top")
+    curves.finish(axes, steps)
+    low, high = axes.get_ylim()
+    if not (raw < 0).any() and all(end[0] >= 0 for end in ends):
+        low = 0.0
+    axes.set_ylim(low, high)
+    _score_axis(axes.yaxis)
+    curves.label_ends(axes, ends, gap=0.075 * (high - low), top=high)
+    return figure
+
+
+def _beyond(far: Sequence[Published]) -> str:
+    said = ", ".join(f"{each.name} {style.score(each.score)}" for each in far)
+    return f"{said}: beyond this scale" if said else ""
+
+
+def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> Figure:
+    """A strip a condition: a dot a game, a bar at the mean, a line through two standard errors."""
+    height = _HEIGHT * len(conditions) + 0.55
+    figure = Figure(figsize=(style.WIDTH, height))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.2, right=0.86, bottom=0.36 / height, top=1 - 0.2 / height)
+    colours = iter([family.colour for family in style.FAMILIES])
+    for row, condition in enumerate(conditions):
+        colour = next(colours, style.INK) if condition.is_inferred else style.MUTED
+        _strip(axes, row, condition, colour)
+    near, far = placed(published, [score for c in conditions for score in c.scores])
+    for each in near:
+        axes.axvline(each.score, color=style.MUTED, lw=0.8, ls=(0, (4, 2)), zorder=0)
+        axes.annotate(
+            each.name, (each.score, 1), (0, 2), xycoords=axes.get_xaxis_transform(),
+            textcoords="offset points", ha="center", **_NOTE,
+        )  # fmt: skip
+    words = f" ({_beyond(far)})" if far else ""
+    axes.set_xlabel(f"raw score of a game{words}", fontsize=7.5, labelpad=2)
+    axes.set_ylim(len(conditions) - 0.45, -0.55)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    _score_axis(axes.xaxis)
+    return figure
+
+
+def _strip(axes: Axes, row: int, condition: Condition, colour: str) -> None:
+    scores = np.asarray(condition.scores)
+    axes.axhline(row, color=style.RULE, lw=0.5, zorder=0)
+    axes.plot(scores, row + _beside(scores), "o", color=colour, alpha=0.5, ms=4, mew=0)
+    axes.plot([condition.mean] * 2, [row - 0.36, row + 0.36], color=colour, lw=2)
+    if condition.standard_error is not None:
+        ends = condition.mean + np.array([-2, 2]) * condition.standard_error
+        axes.plot(ends, [row, row], color=colour, lw=2)
+    name = textwrap.fill(style.plain(condition.name), 19)
+    label: dict[str, Any] = {
+        "xycoords": axes.get_yaxis_transform(),
+        "textcoords": "offset points",
+        "va": "center",
+    }
+    axes.annotate(name, (0, row), (-8, 0), ha="right", fontsize=7.5, color=style.INK, **label)
+    said = style.give_or_take(condition.mean, condition.standard_error)
+    axes.annotate(said, (1, row), (5, 0), ha="left", fontsize=7.5, color=colour, **label)
+
+
+def _beside(scores: Floats) -> Floats:
+    """Heights that keep games of like scores apart: up and down in turn, in order of their scores."""
+    heights = np.array([0.0, 0.16, -0.16, 0.08, -0.24, 0.24, -0.08])
+    placed = np.empty(len(scores))
+    placed[np.argsort(scores, kind="stable")] = np.resize(heights, len(scores))
+    return placed
+
+
+def _score_axis(axis: Axis) -> None:
+    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(
+        FuncFormatter(lambda x, _: f"{x:,.10g}".replace("-", "\N{MINUS SIGN}"))
+    )

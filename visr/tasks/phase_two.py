@@ -1,0 +1,105 @@
+"""The rewarded phase as a whole, and what it leaves on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from visr import games
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.errors import UserError
+from visr.run_dir import RunDir, write_json
+from visr.tasks import protocol
+from visr.tasks.protocol import Rewarded, Scores
+from visr.tasks.task import Task
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseTwo:
+    """Tasks inferred from one and the same data, and the scores of each."""
+
+    seen: Rewarded
+    tasks: dict[str, Task]
+    scores: list[Scores]
+
+
+def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
+    """Regression and random search on the same data; where no reward was seen, search alone remains."""
+    tasks = {"env-search": protocol.by_search(seen, config)}
+    try:
+        return {"env-regression": protocol.by_regression(seen, config), **tasks}
+    except UserError:
+        return tasks
+
+
+def run(
+    agent: Visr,
+    config: RunConfig,
+    *,
+    num_episodes: int = protocol.NUM_EPISODES,
+    num_steps: int = protocol.NUM_STEPS,
+    num_trials: int = protocol.NUM_TRIALS,
+    seed: int = 0,
+    note: Callable[[str], None] = lambda text: None,
+) -> PhaseTwo:
+    """Meet rewards, infer by every method, judge each against no adaptation and random actions."""
+    note(f"meeting rewards: {num_episodes} episodes or {num_steps:,} steps")
+    seen = protocol.meet_rewards(
+        agent, config, num_episodes=num_episodes, num_steps=num_steps, seed=seed
+    )
+    tasks = infer_tasks(seen, config)
+    scores = []
+    for result in protocol.judge(agent, config, tasks, num_episodes=num_trials, seed=seed + 1):
+        note(f"{result.name}: {result.mean:,.1f} over {len(result.scores)} episodes")
+        scores.append(result)
+    return PhaseTwo(seen, tasks, scores)
+
+
+def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, Any]:
+    """What reports read."""
+    game = games.by_id(config.env)
+    return {
+        "format": FORMAT,
+        "env": config.env,
+        "num_steps": num_steps,
+        "num_rewarded_steps": len(result.seen.reward),
+        "num_rewarded_episodes": len(result.seen.episodes),
+        "num_seen": int(np.count_nonzero(result.seen.reward)),
+        "num_trials": len(result.scores[0].scores),
+        "epsilon": config.agent.epsilon,
+        "clip_rewards": config.inference.clip_rewards,
+        "random_score": game.random if game else None,
+        "human_score": game.human if game else None,
+        "conditions": [_condition(scores, result.tasks) for scores in result.scores],
+    }
+
+
+def _condition(scores: Scores, tasks: dict[str, Task]) -> dict[str, Any]:
+    normalised, task = scores.human_normalised, tasks.get(scores.name)
+    error = scores.standard_error
+    return {
+        "name": scores.name,
+        "mean": scores.mean,
+        "standard_error": error if np.isfinite(error) else None,
+        "human_normalised": normalised,
+        "at_75": None if normalised is None else normalised >= 75,
+        "at_100": None if normalised is None else normalised >= 100,
+        "r_squared": None if task is None else task.r_squared,
+        "scores": scores.scores,
+        "num_steps": scores.num_steps,
+    }
+
+
+def save(run_dir: RunDir, result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, Any]:
+    """Write phase_two.json and the tasks into the run."""
+    for name, task in result.tasks.items():
+        task.save(run_dir.task(name))
+    content = to_dict(result, config, num_steps)
+    write_json(run_dir.phase_two, content)
+    return content
