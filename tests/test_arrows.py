@@ -24,8 +24,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "games": set(),
     "envs": {"config", "errors", "games"},
     "training": {"agents", "config", "envs", "errors", "networks", "ops", "run_dir", "types"},
-    "tasks": {"agents", "config", "envs", "errors", "ops", "run_dir"},
-    "report": {"config", "errors", "run_dir", "tasks"},
+    "tasks": {"agents", "config", "envs", "errors", "games", "ops", "run_dir"},
+    "report": {"config", "errors", "games", "run_dir", "tasks"},
     "presets": {"config", "errors"},
     "pretraining": {"agents", "config", "errors", "run_dir", "tasks", "training"},
     "api": {

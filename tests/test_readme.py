@@ -36,12 +36,26 @@ def test_the_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
         for line in block.splitlines()
         if line.startswith("visr ")
     ]
-    assert [words[1] for words in commands] == ["pretrain", "infer", "evaluate", "report"]
-    for _, *words in commands:
-        # The demo's two minutes, cut to seconds.
-        smaller = ["smoke" if word == "demo" else word for word in words]
-        assert main(smaller) == 0, words
-    assert (tmp_path / "runs/first/report/index.html").is_file()
+    grid, atari = commands[:4], commands[4:]
+    assert [words[1] for words in grid] == ["pretrain", "infer", "evaluate", "report"]
+    assert [words[1] for words in atari] == ["pretrain", "evaluate", "play", "report"]
+    # Two minutes, or an afternoon, cut to seconds.
+    smaller = {
+        "pretrain": (
+            *("--num-steps", "64", "--num-envs", "3", "--batch-size", "2", "--unroll-length", "4"),
+            *("--num-rewarded-envs", "1", "--max-episode-frames", "600", "--num-threads", "1"),
+        ),
+        "evaluate": ("--episodes", "1", "--rewarded-steps", "1200"),
+        "play": ("--max-steps", "5"),
+        "report": (),
+    }
+    for _, *words in grid:
+        assert main(["smoke" if word == "demo" else word for word in words]) == 0, words
+    for _, verb, *words in atari:
+        assert main([verb, *words, *smaller[verb]]) == 0, words
+    assert (tmp_path / "pacman.mp4").is_file()
+    for run in ("first", "pacman"):
+        assert (tmp_path / f"runs/{run}/report/index.html").is_file()
 
 
 def test_every_file_the_readme_points_to_is_there():

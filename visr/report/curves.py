@@ -48,6 +48,9 @@ def training(metrics: Columns, timing: Columns | None = None) -> Figure:
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
             low = min(0.0, float(np.nanmin(y))) if np.isfinite(y).any() else 0.0
             axes.set_ylim(bottom=low)
+        if name == "feature_concentration" and np.nanmax(y, initial=0) > 0.5:
+            axes.axhline(1, color=style.MUTED, linewidth=0.7)
+            axes.set_ylim(top=1.06)
         finish(axes, steps)
     return figure
 

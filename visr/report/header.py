@@ -87,7 +87,7 @@ def _scores(phase: PhaseTwo) -> str:
     shown += [(phase.untrained, style.MUTED)] if phase.untrained else []
     tiles = [_score(condition, colour) for condition, colour in shown]
     meters = any(condition.human_normalised is not None for condition, _ in shown)
-    words = f"Mean raw scores of {phase.num_trials:,} games each, at step {phase.num_steps:,}."
+    words = f"Mean raw scores of {phase.num_trials:,} episodes each, at step {phase.num_steps:,}."
     words += " The bar is full at the published score of a human." if meters else ""
     return f'<div class="tiles">\n{"".join(tiles)}</div>\n<p class="muted">{words}</p>\n'
 

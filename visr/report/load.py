@@ -105,14 +105,15 @@ def record(path: Path) -> Record:
     """Everything there is of the run at `path`; what is damaged is a UserError."""
     run = RunDir.open(path)
     config = run.config()
+    is_grid = config.env == GRID
     return Record(
         path=path,
         config=config,
         metrics=_columns(run.metrics),
         timing=_columns(run.timing),
-        online=_online(run.online),
+        online={} if is_grid else _online(run.online),
         evaluation=_columns(run.evaluation),
-        phase_two=phase_two.read(run.phase_two, config.env),
+        phase_two=None if is_grid else phase_two.read(run.phase_two, config.env),
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
     )

@@ -25,12 +25,12 @@ Verdict = Literal["better", "worse", "no clear difference", "unknown"]
 
 @dataclass(frozen=True)
 class Condition:
-    """One way to act, and the raw scores of its games."""
+    """One way to act, and the raw scores of its episodes."""
 
     name: str
     mean: float
     standard_error: float | None
-    """None where one game is all there is."""
+    """None where one episode is all there is."""
     human_normalised: float | None
     at_75: bool | None
     at_100: bool | None

@@ -116,13 +116,17 @@ def _online(record: Record) -> Picture:
     game, rows = record.game, record.online
     published = _published(game.random, game.human) if game else []
     last = float(scores.smoothed(rows)[-1])
-    rules = " Dashed: the published scores of a random player and of a human." if game else ""
+    rules = (
+        " Dashed: published scores of a random player and of a human (↑: above the scale)."
+        if game
+        else ""
+    )
     return Picture(
         "online.png",
         style.png(scores.online(rows, published)),
-        f"Raw scores of the rewarded games over training. The last mean: {style.number(last, 1)}.",
-        "Each dot is the mean raw score of the games that ended since the dot before; the line is the mean "
-        f"of the latest {scores.window(rows):,} games (of all there are, at the beginning).{rules}",
+        f"Raw scores of the rewarded episodes over training. The last mean: {style.number(last, 1)}.",
+        "Each dot is the mean raw score of the episodes that ended since the dot before; the line is the "
+        f"mean of the latest {scores.window(rows):,} episodes (of all, while there are fewer).{rules}",
     )
 
 
@@ -135,9 +139,9 @@ def _phase_two(phase: PhaseTwo) -> Picture:
     return Picture(
         "phase_two.png",
         style.png(scores.strips(phase.conditions, published)),
-        f"Raw scores of single games, a strip for each way to act. Means: {said}.",
-        "One dot a game (heights only keep dots apart); the upright bar is the mean, the line across it "
-        f"reaches two standard errors to either side.{rules}",
+        f"Raw scores of single episodes, a strip for each way to act. Means: {said}.",
+        "One dot an episode (heights only keep dots apart); the upright bar is the mean, the line "
+        f"across it reaches two standard errors to either side.{rules}",
     )
 
 

@@ -1,4 +1,4 @@
-"""The page of a run without an exact model: what playing whole games tells."""
+"""The page of a run without an exact model: what playing whole episodes tells."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def _told(phase: PhaseTwo) -> str:
     clipped = ", clipped to [−1, 1] for the fit" if phase.clip_rewards else ""
     return (
         f"After {phase.num_steps:,} steps without them, it met rewards for "
-        f"{phase.num_rewarded_steps:,} steps of {_count(phase.num_rewarded_episodes, 'game')}; "
+        f"{phase.num_rewarded_steps:,} steps in {_count(phase.num_rewarded_episodes, 'episode')}; "
         f"{phase.num_seen:,} of these steps had one{clipped}. No weight changed. Then each way to act "
-        f"played {_count(phase.num_trials, 'game')}, with {100 * phase.epsilon:g} % random actions "
+        f"played {_count(phase.num_trials, 'episode')}, with {100 * phase.epsilon:g} % random actions "
         "(the random policy: all)."
     )
 
@@ -63,13 +63,11 @@ def verdict(phase: PhaseTwo) -> str:
 def _compared(difference: Difference) -> str:
     name = difference.condition.name
     if difference.standard_error is None:
-        return f"{name} cannot be judged: one game has no standard error"
-    size = style.give_or_take(abs(difference.mean), difference.standard_error)
+        return f"{name} cannot be judged, for a single episode has no standard error"
     if difference.verdict == "no clear difference":
-        signed = style.give_or_take(difference.mean, difference.standard_error)
-        return (
-            f"{name} shows no clear difference ({signed} points, standard error of the difference)"
-        )
+        size = style.give_or_take(difference.mean, difference.standard_error)
+        return f"{name} makes no clear difference ({size} points)"
+    size = style.give_or_take(abs(difference.mean), difference.standard_error)
     return f"{name} is {difference.verdict} by {size} points"
 
 
@@ -85,7 +83,7 @@ def _outdated(record: Record, phase: PhaseTwo) -> str:
 def _table(phase: PhaseTwo) -> str:
     has_human = any(condition.human_normalised is not None for condition in phase.conditions)
     columns = {"Acting with": False, "Mean score": True}
-    columns |= {"Human-normalised": True, "75 %": True, "100 %": True} if has_human else {}
+    columns |= {"Human-normalised": True, "At 75 %": True, "At 100 %": True} if has_human else {}
     rows = [_row(condition, has_human) for condition in phase.conditions]
     return elements.table({**columns, "R² of φ·w": True}, rows)
 
@@ -110,12 +108,15 @@ def _reached(truth: bool | None) -> str:
 
 
 def _reading(phase: PhaseTwo) -> str:
-    words = "Raw scores, never clipped: mean ± its standard error over games."
+    words = (
+        "Raw scores, never clipped: means and differences of means ± their standard errors over episodes; "
+        f"a difference is clear from {phases.CLEAR:g} of these on."
+    )
     if phase.random_score is not None and phase.human_score is not None:
         words += (
             f" Human-normalised: 0 % is the published score of a random player "
             f"({style.score(phase.random_score)}), 100 % that of a human ({style.score(phase.human_score)}); "
-            "the last columns but one say whether 75 % and 100 % are reached."
+            "the columns beside it say whether 75 % and 100 % are reached."
         )
     return (
         f"{words} R² says how much of the reward φ·w explains: 0 is no more than a constant would."
@@ -130,10 +131,10 @@ def online(record: Record, picture: Picture | None) -> str:
     told = (
         f"{training.num_rewarded_envs} of its {training.num_envs} environments saw rewards and acted "
         "with the w of a running regression on them, while the others pre-trained; no weight was learnt "
-        "from their games."
+        "from their episodes."
     )
     if picture is None:
-        return elements.section(title, f"<p>{told} None of their games has ended yet.</p>\n")
+        return elements.section(title, f"<p>{told} None of their episodes has ended yet.</p>\n")
     figure = elements.figure(picture, wide=True)
     return elements.section(title, f"<p>{told} {text(_latest(record))}</p>\n", figure)
 
@@ -142,9 +143,9 @@ def _latest(record: Record) -> str:
     rows, game = record.online, record.game
     mean, total = float(scores.smoothed(rows)[-1]), int(rows["num_episodes"].sum())
     if not np.isfinite(mean):
-        return "No game with a score has ended yet."
+        return "No episode with a score has ended yet."
     which = f"the last {scores.window(rows):,} or so" if total > scores.window(rows) else "all"
-    words = f"{_count(total, 'game')} ended so far; the mean of {which} is {style.score(mean)}"
+    words = f"{_count(total, 'episode')} ended so far; the mean of {which} is {style.score(mean)}"
     if game:
         words += f", {style.number(human_normalised(mean, game), 1)} % human-normalised"
     fit = rows["r_squared"][-1] if "r_squared" in rows else np.nan

@@ -1,4 +1,4 @@
-"""Raw scores of whole games: over training, and one dot a game."""
+"""Raw scores of whole episodes: over training, and one dot an episode."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from visr.report.load import Columns, Floats
 from visr.report.phase_two import Condition
 
 WINDOW = 30
-"""Games that the smoothed line averages over, at least: as many as judge a task."""
-_SHARE = 20  # of all games, one in so many, where that is more
+"""Episodes that the smoothed line averages over, at least: as many as judge a task."""
+_SHARE = 20  # of all episodes, one in so many, where that is more
 _ROOM = (
     0.5  # of the scores' range: how far beyond them a published score may lie and still be drawn
 )
@@ -38,21 +38,19 @@ class Published:
 
 
 def window(online: Columns) -> int:
-    """How many games the smoothed line averages over."""
+    """How many episodes the smoothed line averages over."""
     return max(WINDOW, round(float(online["num_episodes"].sum()) / _SHARE))
 
 
 def smoothed(online: Columns) -> Floats:
-    """The mean over the latest games, as whole rows as reach `window`; nan before the first game."""
+    """The mean over the latest rows that hold `window` episodes or more; nan before the first."""
     played = np.where(np.isfinite(online["mean_return"]), online["num_episodes"], 0.0)
     points = played * np.nan_to_num(online["mean_return"])
-    games, total = (np.concatenate([[0.0], x.cumsum()]) for x in (played, points))
-    begin = np.searchsorted(games, games[1:] - window(online), side="right") - 1
+    count, total = (np.concatenate([[0.0], x.cumsum()]) for x in (played, points))
+    begin = np.searchsorted(count, count[1:] - window(online), side="right") - 1
     begin = np.maximum(begin, 0)
-    count = games[1:] - games[begin]
-    return np.divide(
-        total[1:] - total[begin], count, out=np.full(len(count), np.nan), where=count > 0
-    )
+    latest, none = count[1:] - count[begin], np.full(len(played), np.nan)
+    return np.divide(total[1:] - total[begin], latest, out=none, where=latest > 0)
 
 
 def placed(
@@ -86,25 +84,19 @@ def online(rows: Columns, published: Sequence[Published]) -> Figure:
         axes.axhline(each.score, color=style.MUTED, lw=0.8, ls=(0, (4, 2)), zorder=1)
     if np.isfinite(line[-1]):
         ends.append((float(line[-1]), f"mean {style.score(line[-1])}", colour))
-    words = _beyond(far)
-    axes.text(0.995, 0.985, words, transform=axes.transAxes, **_NOTE, ha="right", va="top")
     curves.finish(axes, steps)
     low, high = axes.get_ylim()
     if not (raw < 0).any() and all(end[0] >= 0 for end in ends):
         low = 0.0
     axes.set_ylim(low, high)
     _score_axis(axes.yaxis)
+    ends += [(high, f"{each.name} {style.score(each.score)} ↑", style.MUTED) for each in far]
     curves.label_ends(axes, ends, gap=0.075 * (high - low), top=high)
     return figure
 
 
-def _beyond(far: Sequence[Published]) -> str:
-    said = ", ".join(f"{each.name} {style.score(each.score)}" for each in far)
-    return f"{said}: beyond this scale" if said else ""
-
-
 def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> Figure:
-    """A strip a condition: a dot a game, a bar at the mean, a line through two standard errors."""
+    """A strip a condition: a dot an episode, a bar at the mean, a line through two standard errors."""
     height = _HEIGHT * len(conditions) + 0.55
     figure = Figure(figsize=(style.WIDTH, height))
     axes = figure.subplots()
@@ -120,8 +112,10 @@ def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> F
             each.name, (each.score, 1), (0, 2), xycoords=axes.get_xaxis_transform(),
             textcoords="offset points", ha="center", **_NOTE,
         )  # fmt: skip
-    words = f" ({_beyond(far)})" if far else ""
-    axes.set_xlabel(f"raw score of a game{words}", fontsize=7.5, labelpad=2)
+    beyond = "".join(f" ({e.name} {style.score(e.score)}: beyond this scale)" for e in far)
+    axes.set_xlabel(f"raw score of an episode{beyond}", fontsize=7.5, labelpad=2)
+    if axes.dataLim.x0 >= 0:
+        axes.set_xlim(left=0)
     axes.set_ylim(len(conditions) - 0.45, -0.55)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
@@ -149,7 +143,7 @@ def _strip(axes: Axes, row: int, condition: Condition, colour: str) -> None:
 
 
 def _beside(scores: Floats) -> Floats:
-    """Heights that keep games of like scores apart: up and down in turn, in order of their scores."""
+    """Heights that keep episodes of like scores apart: up and down in turn, in order of their scores."""
     heights = np.array([0.0, 0.16, -0.16, 0.08, -0.24, 0.24, -0.08])
     placed = np.empty(len(scores))
     placed[np.argsort(scores, kind="stable")] = np.resize(heights, len(scores))

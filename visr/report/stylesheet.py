@@ -78,6 +78,7 @@ footer { margin-top: 4rem; padding-top: 1rem; border-top: 1px solid var(--rule);
   h1 { font-size: 1.6rem; }
   .tiles { grid-template-columns: 1fr; gap: 0.6rem; }
   .frame { padding: 0.7rem; }
+  section > .scroll :is(th, td):not(.number) { min-width: 7.5rem; }
   .frame.wide img { max-width: none; width: 38rem; margin: 0; }
 }
 @media print {
@@ -86,7 +87,7 @@ footer { margin-top: 4rem; padding-top: 1rem; border-top: 1px solid var(--rule);
   body { font-size: 10.5pt; }
   main { max-width: none; padding: 0; }
   .tiles { grid-template-columns: repeat(3, 1fr); }
-  figure, .tile, p, tr { break-inside: avoid; }
+  figure, .tile, p, tr, .line, section > .scroll { break-inside: avoid; }
   h2, h3, section > p { break-after: avoid; }
   h2 { margin-top: 1.6rem; }
   footer { margin-top: 1.6rem; }
