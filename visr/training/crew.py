@@ -241,7 +241,7 @@ def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
         words, _ = receive(orders)
         config = configuration.from_dict(words["config"])
         spec = spec_of(envs.make_vec(config, 1))
-        psi = new_psi(config.agent, spec)
+        psi = devices.prepared(new_psi(config.agent, spec), config.training)
         crew = LocalCrew(config, words["groups"], psi)
         while True:
             words, tensors = receive(orders)
