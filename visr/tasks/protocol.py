@@ -25,6 +25,8 @@ from visr.tasks.task import Task
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
 """The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
 _SIDE_BY_SIDE = 10
+_APART = 2**32
+"""Between the seeds of tasks and of actions, so that they share no draws."""
 UNTRAINED = "random policy"
 UNADAPTED = "@0 (a new task every 40 steps)"
 
@@ -77,7 +79,7 @@ def meet_rewards(
 ) -> Rewarded:
     """Play with a uniform task per episode and write down phi(s') and r of every step."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator().manual_seed(seed + _APART)
     pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     phi, reward, which = [], [], []
 
@@ -145,7 +147,7 @@ def try_task(
     """Play whole episodes and keep their raw scores."""
     epsilon = config.agent.epsilon if epsilon is None else epsilon
     env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
-    random = torch.Generator().manual_seed(seed)
+    random = torch.Generator().manual_seed(seed + _APART)
     pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
     episodes = play(pilot, env, choice, num_episodes, seed=seed)
     env.close()

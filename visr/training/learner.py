@@ -81,6 +81,9 @@ class Learner:
             moments.setdefault(int(index), {})[kind] = value
         groups = self._optimiser.state_dict()["param_groups"]
         self._optimiser.load_state_dict({"state": moments, "param_groups": groups})
+        for parameter, kept in self._optimiser.state.items():  # fused Adam goes by place in memory
+            for kind in ("exp_avg", "exp_avg_sq"):
+                kept[kind] = torch.empty_like(parameter).copy_(kept[kind])
 
 
 def _share_left(num_updates: int, total: int) -> float:
