@@ -145,7 +145,7 @@ CASES = [
     Case("bad layout", f"{TRAIN} --layout maze", "'maze'", "four-rooms"),
     Case("unknown list", "list planets", "'planets'", "'presets'"),
     Case("list of nothing", "list", "{envs,presets,rewards}", "visr list --help"),
-    Case("unknown bench", "bench atari", "'atari'", "'grid'"),
+    Case("unknown bench", "bench pinball", "'pinball'", "'grid'"),
     # ---- numbers
     *counts("num-steps", "num-envs", "unroll-length", "batch-size", "checkpoint-every"),
     *counts("log-every", "evaluate-every", "num-processes", "n-step", "target-period"),

@@ -19,8 +19,19 @@ from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.run_dir import RunDir
-from visr.tasks import exact, families, infer, phase_two, protocol, rewards
+from visr.tasks import (
+    exact,
+    families,
+    infer,
+    methods,
+    phase_two,
+    protocol,
+    recording,
+    rewards,
+    sources,
+)
 from visr.tasks.evaluation import Evaluation
+from visr.tasks.recording import RewardFunction
 from visr.tasks.task import Task
 from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
@@ -86,20 +97,30 @@ class Run:
         """Where the run lives."""
         return self.directory.path
 
-    def infer(self, reward: str | ArrayLike, **fields: Any) -> Task:
+    def infer(
+        self,
+        reward: str | Path | ArrayLike | RewardFunction,
+        *,
+        method: str = "best",
+        **fields: Any,
+    ) -> Task:
         """The task that a reward describes; no weight changes.
 
-        `reward` is an array over the grid's cells, one of the command line's forms for it ("boxes:7",
-        "goal:2,3", "row > 5"), or "env": the environment's own, met for 50 episodes or 100,000 steps.
-        `fields` are `centred`, `ridge` and `clip_rewards`, where they shall differ from the run's.
+        On the grid: an array over cells, or one of the command line's forms ("boxes:7", "goal:2,3",
+        "row > 5"); `fields` are `centred` and `ridge`, where they shall differ from the run's.
+        Anywhere: "env", the environment's own reward, met for 50 episodes or 100,000 steps; a function of
+        (observations, actions, next observations) or an expression over observation fields, judged on
+        the recorded sample; an .npz file of observations and rewards. `method` is one of `compare`'s,
+        or "best"; `fields` is `clip_rewards`, for "env".
         """
-        if isinstance(reward, str) and reward == ENV_REWARD:
-            return protocol.by_regression(self.meet_rewards(), self._inferring(fields))
-        world = self._require_world()
+        if self.world is None or callable(reward) or is_general(reward):
+            compared = self.compare(reward, **fields)  # pyright: ignore
+            return self.task_of(compared, method, _name_of(reward))
+        world = self.world
         if isinstance(reward, str):
             wanted = rewards.parse(reward, world)
         else:
-            wanted = rewards.from_array(reward, world)
+            wanted = rewards.from_array(reward, world)  # pyright: ignore
         task = infer.by_regression(
             families.features(self.agent, world)[world.free],
             wanted.values[world.free],
@@ -115,6 +136,53 @@ class Run:
                 f"infer takes centred, ridge and clip_rewards, but not {', '.join(sorted(unknown))}."
             )
         return configuration.replace(self.config, **fields)
+
+    def compare(
+        self,
+        reward: str | Path | RewardFunction,
+        *,
+        clip_rewards: bool | None = None,
+        **counts: int,
+    ) -> methods.Comparison:
+        """Every method's answer on the same steps; `counts` are `meet_rewards`'s, for "env"."""
+        config = self.config
+        clip = config.inference.clip_rewards if clip_rewards is None else clip_rewards
+        if isinstance(reward, str) and reward == ENV_REWARD:
+            return methods.compare(sources.from_environment(self.meet_rewards(**counts), clip))
+        if counts or clip_rewards is not None:
+            raise UserError(
+                'clip_rewards and counts belong to the environment\'s own reward, "env".'
+            )
+        if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
+            return methods.compare(sources.from_dataset(Path(reward), self.agent))
+        if not isinstance(reward, str) and not callable(reward):
+            raise UserError(
+                f'{type(reward).__name__} is no reward for {config.env}; give "env", an expression, a '
+                "function or an .npz file."
+            )
+        return methods.compare(sources.from_recording(self.recording(), reward))
+
+    def task_of(self, compared: methods.Comparison, method: str, name: str) -> Task:
+        """One method's answer as a task; "best" is the one that predicts held-out episodes best."""
+        chosen = compared.best if method == "best" else method
+        if chosen not in compared.answers:
+            known = ", ".join(["best", *compared.answers])
+            raise UserError(f"There is no method {method!r} for this reward; there are {known}.")
+        return sources.task_of(compared.answers[chosen], compared, name, self.config.env)
+
+    def recording(self) -> recording.Recording:
+        """The reward-free sample that the run keeps; made now if it is not there yet."""
+        path, num_steps = self.directory.recorded, self.config.inference.recorded_steps
+        if path.exists():
+            return recording.load(path)
+        if not recording.is_possible(self.agent.spec.observation_space, num_steps) or not num_steps:
+            raise UserError(
+                f"No sample of {self.config.env} was kept, as its observations are large or recorded_steps "
+                "is 0; use --reward env, or an .npz file of observations and rewards."
+            )
+        recorded = recording.record(self.agent, self.config, num_steps)
+        recording.save(path, recorded)
+        return recorded
 
     def meet_rewards(
         self,
@@ -238,6 +306,17 @@ class Policy:
         begins = np.full(len(batch), is_new) if starts is None else np.asarray(starts, dtype=bool)
         actions = self._pilot.act(batch, np.broadcast_to(begins, len(batch)).copy())
         return int(actions[0]) if single else actions
+
+
+def is_general(reward: Any) -> bool:
+    """Whether a reward needs no grid: the environment's own, or a dataset."""
+    if isinstance(reward, Path):
+        return True
+    return isinstance(reward, str) and (reward == ENV_REWARD or reward.lower().endswith(".npz"))
+
+
+def _name_of(reward: Any) -> str:
+    return getattr(reward, "__name__", "function") if callable(reward) else str(reward)
 
 
 def _observations(spec: EnvSpec, observations: ArrayLike) -> torch.Tensor:

@@ -20,6 +20,8 @@ GRID = "visr/Grid-v0"
 """The id of the grid world, the one environment with an exact model."""
 ATARI = "ALE/"
 """How the ids of Atari games begin."""
+MINATAR = "MinAtar/"
+"""How the ids of MinAtar's games begin."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,28 @@ class AtariConfig:
 
 
 @dataclass(frozen=True)
+class MinAtarConfig:
+    """The games `MinAtar/...-v1` of Young and Tian (2019); other environments ignore it."""
+
+    repeat_probability: float = 0.1
+    """Probability that a game repeats the last action instead."""
+    difficulty_ramping: bool = True
+    """Games get harder as they go on."""
+    max_game_steps: int = 5_000
+    """Steps before a time-out."""
+
+
+@dataclass(frozen=True)
+class GymConfig:
+    """Any other Gymnasium environment."""
+
+    vectorize: Literal["sync", "async"] = "sync"
+    """Copies take turns in one process, or each has its own, which suits slow environments."""
+    discretise: int = 0
+    """Values offered in each dimension of a continuous action; 0 for actions that are discrete already."""
+
+
+@dataclass(frozen=True)
 class AgentConfig:
     """VISR: what is learnt, and how the agent acts."""
 
@@ -64,12 +88,14 @@ class AgentConfig:
     """phi learns to infer w, or stays as initialised (the paper's RF VISR)."""
     cumulant: Literal["next", "current"] = "next"
     """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
-    torso: Literal["auto", "mlp", "nature", "nips", "impala"] = "auto"
+    torso: Literal["auto", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
     """What reads observations; `auto` is IMPALA's residual network for images, an MLP for the rest."""
     core: Literal["auto", "lstm", "none"] = "auto"
     """psi's memory: `auto` is an LSTM of 256 behind an image torso, none behind an MLP. phi never has one."""
     hidden_sizes: tuple[int, ...] = (100, 100)
     """Hidden layers of phi and of psi where the torso is an MLP."""
+    normalise_observations: bool = True
+    """Bring vectors of observations to mean 0 and deviation 1, by running statistics."""
     centred_features: bool = False
     """Take the mean over states out of phi's image torso, so that like screens do not get like features."""
     gpi: bool = True
@@ -152,6 +178,8 @@ class InferenceConfig:
     """Ridge penalty, relative to the mean of phi's second moments; 0 is plain least squares, the paper's."""
     clip_rewards: bool = True
     """Fit an environment's rewards clipped to [-1, 1], as the paper did; scores are never clipped."""
+    recorded_steps: int = 100_000
+    """Reward-free steps that a finished run keeps, where observations are small; 0 keeps none."""
 
 
 @dataclass(frozen=True)
@@ -162,12 +190,14 @@ class RunConfig:
     """Environment id."""
     grid: GridConfig = field(default_factory=GridConfig)
     atari: AtariConfig = field(default_factory=AtariConfig)
+    minatar: MinAtarConfig = field(default_factory=MinAtarConfig)
+    gym: GymConfig = field(default_factory=GymConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
 
 
-SECTIONS = ("grid", "atari", "agent", "training", "inference")
+SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference")
 
 _AT_LEAST: dict[str, float] = {
     "height": 1,
@@ -176,6 +206,8 @@ _AT_LEAST: dict[str, float] = {
     "frame_skip": 1,
     "noop_max": 0,
     "max_episode_frames": 1,
+    "max_game_steps": 1,
+    "discretise": 0,
     "num_features": 2,
     "gpi_samples": 1,
     "gpi_kappa": 0,
@@ -197,6 +229,7 @@ _AT_LEAST: dict[str, float] = {
     "checkpoint_every": 1,
     "evaluate_every": 1,
     "ridge": 0,
+    "recorded_steps": 0,
 }
 _POSITIVE = (
     "psi_learning_rate",
@@ -204,7 +237,7 @@ _POSITIVE = (
     "phi_learning_rate",
     "phi_adam_epsilon",
 )
-_FRACTIONS = ("epsilon", "gamma", "sticky_actions")
+_FRACTIONS = ("epsilon", "gamma", "sticky_actions", "repeat_probability")
 _LARGEST = 2**63 - 1
 """Of any whole number: what 64 bits hold."""
 _SIZES = (
@@ -286,7 +319,10 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def from_dict(data: Any) -> RunConfig:
-    """The inverse of `to_dict`, trusting nothing: unknown, missing or misfit fields are a UserError."""
+    """The inverse of `to_dict`, trusting nothing: unknown or misfit fields are a UserError.
+
+    A field that is missing was not there yet when the run was made; its default is how runs were then.
+    """
     if not isinstance(data, dict) or not isinstance(data.get("env"), str):
         raise UserError("The configuration is not an object with an `env`; the run is damaged.")
     if unknown := sorted(set(data) - {"env", *SECTIONS}):
@@ -296,10 +332,10 @@ def from_dict(data: Any) -> RunConfig:
         )
     sections: dict[str, Any] = {}
     for section in SECTIONS:
-        values, kind = data.get(section), _section_class(section)
+        values, kind = data.get(section, {}), _section_class(section)
         names = {f.name for f in dataclasses.fields(kind)}
-        if not isinstance(values, dict) or set(values) != names:
-            odd = sorted(names ^ set(values)) if isinstance(values, dict) else [section]
+        if not isinstance(values, dict) or not set(values) <= names:
+            odd = sorted(set(values) - names) if isinstance(values, dict) else [section]
             raise UserError(
                 f"The configuration's section `{section}` does not fit this version of visr "
                 f"(see {', '.join(odd)}); use the version that wrote it, or train anew."
@@ -313,6 +349,8 @@ def _section_class(section: str) -> type:
     return {
         "grid": GridConfig,
         "atari": AtariConfig,
+        "minatar": MinAtarConfig,
+        "gym": GymConfig,
         "agent": AgentConfig,
         "training": TrainingConfig,
         "inference": InferenceConfig,

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from visr.agents.visr import Visr
-from visr.config import RunConfig
+from visr.config import GRID, RunConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows, writing
-from visr.tasks import families, portrait
+from visr.tasks import families, portrait, recording
 from visr.training import checkpoint
 from visr.training.learner import within
 from visr.training.loop import Loop
@@ -60,7 +60,16 @@ def start(path: str | Path, config: RunConfig, observe: Observer | None = None) 
             run.remove_stillborn()
             raise
         _train(run, loop, Recorder(run), observe)
+        _record(run, loop)
     return run
+
+
+def _record(run: RunDir, loop: Loop) -> None:
+    """Keep a reward-free sample, where observations are small; the grid needs none: its states are known."""
+    config, num_steps = loop.config, loop.config.inference.recorded_steps
+    wanted = num_steps and config.env != GRID and not run.recorded.exists()
+    if wanted and recording.is_possible(loop.spec.observation_space, num_steps):
+        recording.save(run.recorded, recording.record(loop.agent, config, num_steps))
 
 
 def _save_beginning(run: RunDir, loop: Loop) -> None:
@@ -86,6 +95,7 @@ def resume(
         for file in (run.metrics, run.timing, run.evaluation, run.online):
             forget_rows_after(file, loop.num_learned_steps)
         _train(run, loop, recorder, observe)
+        _record(run, loop)
     return run
 
 

@@ -7,6 +7,7 @@ online.csv                      returns of the rewarded environments while the o
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
 portrait.safetensors            what the report draws of phi and psi
+recorded.safetensors            a reward-free sample with its features, where observations are small
 phase_two.json                  what the rewarded phase came to: raw scores of whole episodes
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
 report/, tensorboard/           for people
@@ -42,6 +43,7 @@ class RunDir:
         self.timing = self.path / "timing.csv"
         self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
+        self.recorded = self.path / "recorded.safetensors"
         self.phase_two = self.path / "phase_two.json"
         self.portrait = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"

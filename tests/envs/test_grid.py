@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from visr import envs
-from visr.config import GridConfig, RunConfig
+from visr.config import ATARI, GridConfig, RunConfig
 from visr.envs.grid import GridEnv, GridVectorEnv
 from visr.envs.world import GridWorld
 from visr.errors import UserError
@@ -392,7 +392,9 @@ def test_every_listed_environment_can_be_stepped():
     listed = envs.list_envs()
     assert listed[0][0] == "visr/Grid-v0"
     assert all(description for _, description in listed)
-    for id, _ in listed:
+    for id in (
+        id for id, _ in listed if not id.startswith(ATARI)
+    ):  # those have a test of their own
         env = envs.make_vec(RunConfig(env=id), 2, seed=0)
         assert env.metadata["autoreset_mode"] is AutoresetMode.NEXT_STEP
         env.reset()

@@ -34,6 +34,10 @@ def pixels(*shape: int) -> Tensor:
     return torch.randint(256, shape, generator=generator).to(torch.uint8)
 
 
+def plan(torso: str) -> build.Plan:
+    return build.Plan(5, torso, "auto", (16,), centred=False, normalise=True)
+
+
 def new_agent(**fields: Any) -> Visr:
     torch.manual_seed(0)
     return Visr(configuration.replace(RunConfig(), **fields).agent, SPEC)
@@ -199,8 +203,8 @@ def test_impala_reads_even_a_single_pixel():
 def test_a_table_is_no_image(name: str):
     spec = EnvSpec(Discrete(9), num_actions=4)
     for make in (
-        lambda: build.features(spec, 5, name, (16,), False),
-        lambda: build.successor_features(spec, 5, name, "auto", (16,)),
+        lambda: build.features(spec, plan(name)),
+        lambda: build.successor_features(spec, plan(name)),
     ):
         with pytest.raises(UserError, match=rf"torso = '{name}' reads images .* --torso auto\.$"):
             make()
@@ -208,7 +212,7 @@ def test_a_table_is_no_image(name: str):
 
 def test_an_image_is_no_table():
     with pytest.raises(UserError, match="'mlp' does not read images"):
-        build.features(SPEC, 5, "mlp", (16,), False)
+        build.features(SPEC, plan("mlp"))
 
 
 def test_images_get_impala_and_a_memory_unless_told_otherwise():

@@ -14,7 +14,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from visr.tasks import episodes
-from visr.tasks.episodes import Choice, Episode
+from visr.tasks.episodes import Choice, Episode, Moment
 
 ON_RESET = 999.0
 """What a step that only resets pays here, so that counting it would show."""
@@ -124,7 +124,8 @@ def test_environments_that_only_wait_are_not_counted():
     for num_episodes, expected in ((1, [5]), (4, [5, 2, 3, 2])):
         watched: list[tuple[list[int], list[list[int]], list[float]]] = []
 
-        def watch(playing: Any, reached: Any, reward: Any, log: Any = watched) -> None:
+        def watch(moment: Moment, log: Any = watched) -> None:
+            playing, reached, reward = moment.episode, moment.reached, moment.reward
             log.append((playing.tolist(), reached.tolist(), reward.tolist()))
 
         played, _ = play(Clockwork(5, 2, 3), num_episodes, watch=watch)

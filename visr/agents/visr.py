@@ -30,9 +30,7 @@ class Visr(nn.Module):
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__()
         self.config, self.spec = config, spec
-        self.phi = build.features(
-            spec, config.num_features, config.torso, config.hidden_sizes, config.centred_features
-        )
+        self.phi = build.features(spec, _plan(config))
         self.psi = new_psi(config, spec)
         self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
         if config.features == "random":
@@ -72,8 +70,17 @@ class Visr(nn.Module):
 
 def new_psi(config: AgentConfig, spec: EnvSpec) -> SuccessorFeatures:
     """psi as the configuration wants it, with fresh weights."""
-    return build.successor_features(
-        spec, config.num_features, config.torso, config.core, config.hidden_sizes
+    return build.successor_features(spec, _plan(config))
+
+
+def _plan(config: AgentConfig) -> build.Plan:
+    return build.Plan(
+        num_features=config.num_features,
+        torso=config.torso,
+        core=config.core,
+        hidden_sizes=config.hidden_sizes,
+        centred=config.centred_features,
+        normalise=config.normalise_observations,
     )
 
 

@@ -31,7 +31,7 @@ class Options:
     """Whose networks and batches; by default the preset `grid` or `atari`."""
     seconds: float | None = None
     """About how long, by default 20 (grid) or 300 (atari); everything is measured at least once."""
-    env: str | None = None
+    env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None
     """atari only: which game, by default ALE/Pong-v5."""
     num_envs: int | None = None
     """atari only: games side by side, by default 32; a divisor or a multiple of the batch suits best."""

@@ -6,13 +6,12 @@ import itertools
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
 
-from visr import config as configuration
-from visr.commands import options, output, trials
+from visr.commands import comparison, options, output
 from visr.errors import UserError
 from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.task import Task
@@ -28,7 +27,11 @@ class Options:
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a pre-trained run."""
     reward: str
-    """env (the environment's own); on the grid boxes[:SEED], goal:ROW,COL, FILE.npy, FILE.csv, "row > 5"."""
+    """env (its own), FILE.npz, "angle < 0.1"; on the grid boxes:SEED, goal:ROW,COL, FILE.npy, FILE.csv."""
+    method: str = "best"
+    """Whose w becomes the task: least squares, ridge, centred, centred ridge, random search, or best."""
+    evaluate: bool = False
+    """Play 30 episodes with every method's w, and say what they scored."""
     name: str | None = None
     """Name of the task in the run; by default made from the reward."""
     out: str | None = None
@@ -57,19 +60,12 @@ def run(args: list[str]) -> int:
     from visr import api
 
     loaded = api.load(chosen.run, device=chosen.device)
-    names = ("centred", "ridge", "clip_rewards")
-    fields = {name: getattr(chosen, name) for name in names}
-    fields = {name: value for name, value in fields.items() if value is not None}
-    if chosen.reward == api.ENV_REWARD:
-        task = _from_environment(loaded, chosen, fields)
-    else:
-        _refuse_without_environment(chosen)
-        task = loaded.infer(chosen.reward, **fields)
-    path = (
-        Path(chosen.out) if chosen.out is not None else _place(task, chosen.name, loaded.directory)
-    )
-    task.save(path)
-    evaluation_of(path).unlink(missing_ok=True)  # it spoke of the task that was here before
+    if loaded.world is None or api.is_general(chosen.reward):
+        return _by_comparison(loaded, chosen)
+    _refuse(chosen, _GENERAL, "belongs to --reward env and other rewards of steps, not of cells")
+    fields = {"centred": chosen.centred, "ridge": chosen.ridge}
+    task = loaded.infer(chosen.reward, **{k: v for k, v in fields.items() if v is not None})
+    path = _save(loaded, task, chosen)
     if chosen.json:
         output.emit({**task.to_dict(), "file": str(path)})
     else:
@@ -77,23 +73,38 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def _from_environment(loaded: Run, chosen: Options, fields: dict[str, Any]) -> Task:
-    """Meet the environment's rewards; the task is what regression makes of them."""
-    from visr.tasks import protocol
-
-    given = trials.counts(num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed)
-    config = configuration.replace(loaded.config, **fields)
-    if not chosen.json:
-        output.say("meeting the environment's rewards ...")
-    return protocol.by_regression(loaded.meet_rewards(**given), config)
+_GENERAL = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
 
 
-def _refuse_without_environment(chosen: Options) -> None:
-    for name in ("clip_rewards", "episodes", "steps", "seed"):
-        if getattr(chosen, name) is not None:
-            raise UserError(
-                f"--{name.replace('_', '-')} belongs to --reward env; a reward over cells needs no episodes."
-            )
+def _by_comparison(loaded: Run, chosen: Options) -> int:
+    _refuse(
+        chosen, ("centred", "ridge"), "is for rewards of cells; elsewhere --method names a method"
+    )
+    if chosen.reward != "env":
+        _refuse(chosen, _GENERAL[:-1], "belongs to --reward env")
+    task, compared, played = comparison.infer(loaded, chosen)
+    path = _save(loaded, task, chosen)
+    if chosen.json:
+        details = comparison.to_dict(compared, played)
+        output.emit({**task.to_dict(), **details, "file": str(path)})
+    else:
+        comparison.show(loaded, task, compared, played, path)
+    return 0
+
+
+def _save(loaded: Run, task: Task, chosen: Options) -> Path:
+    given = chosen.out
+    path = _place(task, chosen.name, loaded.directory) if given is None else Path(given)
+    task.save(path)
+    evaluation_of(path).unlink(missing_ok=True)  # it spoke of the task that was here before
+    return path
+
+
+def _refuse(chosen: Options, names: tuple[str, ...], reason: str) -> None:
+    """An option that would do nothing is a mistake."""
+    for name in names:
+        if getattr(chosen, name) not in (None, False):
+            raise UserError(f"--{name.replace('_', '-')} {reason}; leave it out.")
 
 
 def _place(task: Task, name: str | None, run: RunDir) -> Path:

@@ -18,7 +18,9 @@ from visr.config import (
     AgentConfig,
     AtariConfig,
     GridConfig,
+    GymConfig,
     InferenceConfig,
+    MinAtarConfig,
     RunConfig,
     TrainingConfig,
     field_names,
@@ -44,6 +46,8 @@ class Options:
     """Print the result as one JSON object."""
     grid: GridConfig = field(default_factory=GridConfig)
     atari: AtariConfig = field(default_factory=AtariConfig)
+    minatar: MinAtarConfig = field(default_factory=MinAtarConfig)
+    gym: GymConfig = field(default_factory=GymConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)

@@ -6,22 +6,29 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 import gymnasium
+from gymnasium.spaces import Discrete
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from visr import games
-from visr.config import ATARI, GRID
+from visr.config import ATARI, GRID, MINATAR
 from visr.envs.atari import AtariGames, unknown
 from visr.envs.grid import GridVectorEnv
+from visr.envs.gym import GymEnvs
+from visr.envs.minatar import GAMES as MINATAR_GAMES
+from visr.envs.minatar import MinAtarGames
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 
 if TYPE_CHECKING:
     from visr.config import RunConfig
 
-__all__ = ["list_envs", "make_vec"]
+__all__ = ["field_names", "list_envs", "make_vec"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
+    "CartPole-v1": "Gymnasium's pole on a cart: 4 numbers, 2 actions",
+    "Acrobot-v1": "Gymnasium's two-link pendulum: 6 numbers, 3 actions",
+    "MountainCar-v0": "Gymnasium's car in a valley: 2 numbers, 3 actions",
     "CliffWalking-v1": "Gymnasium's cliff: 48 states, 4 actions",
     "FrozenLake-v1": "Gymnasium's slippery lake: 16 states, 4 actions",
     "FrozenLake8x8-v1": "Gymnasium's larger slippery lake: 64 states, 4 actions",
@@ -48,7 +55,9 @@ def list_envs() -> list[tuple[str, str]]:
         )
         for game in games.all_games()
     ]
-    return small + atari
+    missing = "" if importlib.util.find_spec("minatar") else "; needs visr[minatar]"
+    minatar = [(id, f"MinAtar: 10 x 10 planes of objects{missing}") for id in MINATAR_GAMES]
+    return [*small, *minatar, *atari]
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:
@@ -58,22 +67,36 @@ def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> Vecto
     if config.env == GRID:
         world = GridWorld.from_config(config.grid)
         env = GridVectorEnv(world, num_envs, max_episode_steps=config.grid.max_episode_steps)
+    elif config.env.startswith(MINATAR):
+        env = MinAtarGames(config.minatar, config.env, num_envs)
     elif config.env.startswith(ATARI):
         env = AtariGames(config.atari, config.env, num_envs, config.training.num_threads)
     else:
-        env = _from_gymnasium(config.env, num_envs)
+        env = _from_gymnasium(config, num_envs)
     if seed is not None:
         env.reset(seed=seed)
         env.action_space.seed(seed)
     return env
 
 
-def _from_gymnasium(id: str, num_envs: int) -> VectorEnv:
+def field_names(config: RunConfig) -> list[str]:
+    """Names for the numbers of an observation, for expressions; none where observations are images."""
+    env = make_vec(config, 1)
+    try:
+        if isinstance(env, GymEnvs):
+            return env.field_names
+        return ["state"] if isinstance(env.single_observation_space, Discrete) else []
+    finally:
+        env.close()
+
+
+def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
+    id = config.env
     try:
         env = gymnasium.make_vec(
             id,
             num_envs,
-            vectorization_mode="sync",
+            vectorization_mode=config.gym.vectorize,
             vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
         )
     except gymnasium.error.UnregisteredEnv as error:
@@ -83,22 +106,11 @@ def _from_gymnasium(id: str, num_envs: int) -> VectorEnv:
             raise UserError(_unknown(id)) from error
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(f"The environment {id!r} could not be built: {reason}.") from error
-    for what, space in (
-        ("actions", env.single_action_space),
-        ("observations", env.single_observation_space),
-    ):
-        if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
-            env.close()
-            raise UserError(
-                f"The environment {id!r} has {what} of the kind {_one_line(space)}, but only "
-                "Discrete ones that count from 0 are supported: `visr list envs` names some."
-            )
-    return env
-
-
-def _one_line(space: gymnasium.Space) -> str:
-    text = " ".join(str(space).split())
-    return text if len(text) <= 60 else text[:57] + "..."
+    try:
+        return GymEnvs(env, config.gym.discretise)
+    except UserError:
+        env.close()
+        raise
 
 
 def _unknown(id: str) -> str:

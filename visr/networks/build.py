@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from gymnasium import spaces
 from torch import Tensor, nn
@@ -21,10 +23,12 @@ from visr.types import EnvSpec
 class MlpTorso(nn.Module):
     """Hidden layers on a state's number or a vector, for whatever stands behind a torso."""
 
-    def __init__(self, space: spaces.Space, hidden_sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self, space: spaces.Space, hidden_sizes: tuple[int, ...], normalise: bool = True
+    ) -> None:
         super().__init__()
         self.size = hidden_sizes[-1]
-        self.first = torsos.first_layer(space, hidden_sizes[0])
+        self.first = torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
         self.body = hidden_layers(hidden_sizes)
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -37,36 +41,45 @@ def is_image(space: spaces.Space) -> bool:
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
 
-def features(
-    spec: EnvSpec, num_features: int, torso: str, hidden_sizes: tuple[int, ...], centred: bool
-) -> nn.Module:
+@dataclass(frozen=True)
+class Plan:
+    """What networks to build, in the words of the configuration."""
+
+    num_features: int
+    torso: str
+    core: str
+    hidden_sizes: tuple[int, ...]
+    centred: bool
+    normalise: bool
+
+
+def features(spec: EnvSpec, plan: Plan) -> nn.Module:
     """phi for these observations."""
     if is_image(spec.observation_space):
-        return DeepFeatures(_image_torso(spec, torso), num_features, centred)
-    _refuse_image_torso(spec, torso)
-    return Features(spec, num_features, hidden_sizes)
+        return DeepFeatures(_image_torso(spec, plan.torso), plan.num_features, plan.centred)
+    _refuse_image_torso(spec, plan.torso)
+    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise)
 
 
-def successor_features(
-    spec: EnvSpec, num_features: int, torso: str, core: str, hidden_sizes: tuple[int, ...]
-) -> SuccessorFeatures:
+def successor_features(spec: EnvSpec, plan: Plan) -> SuccessorFeatures:
     """psi for these observations."""
-    space, actions = spec.observation_space, spec.num_actions
+    space, d, num_actions = spec.observation_space, plan.num_features, spec.num_actions
     if is_image(space):
-        body = _image_torso(spec, torso)
-        return DeepSuccessorFeatures(body, num_features, actions, lstm=core != "none")
-    _refuse_image_torso(spec, torso)
-    if core == "lstm":
-        return DeepSuccessorFeatures(MlpTorso(space, hidden_sizes), num_features, actions, True)
-    return MlpSuccessorFeatures(spec, num_features, hidden_sizes)
+        body = _image_torso(spec, plan.torso)
+        return DeepSuccessorFeatures(body, d, num_actions, lstm=plan.core != "none")
+    _refuse_image_torso(spec, plan.torso)
+    if plan.core == "lstm":
+        body = MlpTorso(space, plan.hidden_sizes, plan.normalise)
+        return DeepSuccessorFeatures(body, d, num_actions, lstm=True)
+    return MlpSuccessorFeatures(spec, d, plan.hidden_sizes, plan.normalise)
 
 
 def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso:
     if torso == "mlp":
-        raise UserError("torso = 'mlp' does not read images; use nature, nips or impala.")
-    shape = spec.observation_space.shape
-    assert shape is not None
-    return images.build("impala" if torso == "auto" else torso, shape)
+        raise UserError("torso = 'mlp' does not read images; use minatar, nips, nature or impala.")
+    space = spec.observation_space
+    assert isinstance(space, spaces.Box)
+    return images.build(torso, space.shape, brightest=max(int(space.high.max()), 1))
 
 
 def _refuse_image_torso(spec: EnvSpec, torso: str) -> None:

@@ -18,6 +18,7 @@ class ImageTorso(nn.Module):
     def __init__(self, shape: tuple[int, ...], body: nn.Module, size: int) -> None:
         super().__init__()
         self.size, self.precision, self.channels_last = size, torch.float32, False
+        self.brightest = 255
         self.body = body
         with torch.no_grad():
             flat = body(torch.zeros(1, *shape)).numel()
@@ -29,7 +30,7 @@ class ImageTorso(nn.Module):
         pixels = image.flatten(0, -4) if len(batch) != 1 else image
         if self.channels_last:  # a third quicker than asking for that memory format
             pixels = torch.stack(pixels.unbind(1), dim=-1).permute(0, 3, 1, 2)
-        pixels = pixels.float().mul_(1 / 255)
+        pixels = pixels.float().mul_(1 / self.brightest)
         low = self.precision != torch.float32
         with torch.autocast(image.device.type, dtype=self.precision, enabled=low):
             hidden = self.readout(self.body(pixels).relu_().flatten(1)).relu_()
@@ -83,18 +84,30 @@ def nips(shape: tuple[int, ...]) -> ImageTorso:
     return ImageTorso(shape, body, size=256)
 
 
-BUILDERS = {"impala": impala, "nature": nature, "nips": nips}
-_SMALLEST = {"impala": 1, "nature": 36, "nips": 20}
+def minatar(shape: tuple[int, ...]) -> ImageTorso:
+    """Young and Tian (2019): one convolution, 128 units."""
+    return ImageTorso(shape, convolution(shape[0], 16, 3), size=128)
 
 
-def build(name: str, shape: tuple[int, ...]) -> ImageTorso:
-    """The torso of that name for images [C, H, W]."""
+BUILDERS = {"impala": impala, "nature": nature, "nips": nips, "minatar": minatar}
+_SMALLEST = {"impala": 1, "nature": 36, "nips": 20, "minatar": 3}
+
+
+def build(name: str, shape: tuple[int, ...], brightest: int = 255) -> ImageTorso:
+    """The torso of that name for images [C, H, W] of bytes up to `brightest`.
+
+    `auto` is IMPALA's, and MinAtar's for images too small for it to shrink three times.
+    """
+    if name == "auto":
+        name = "impala" if min(shape[1:]) >= 32 else "minatar"
     if min(shape[1:]) < _SMALLEST[name]:
         raise UserError(
             f"The torso {name} needs images of at least {_SMALLEST[name]} pixels a side and these are "
             f"{shape[1]} x {shape[2]}; use --torso impala."
         )
-    return BUILDERS[name](shape)
+    torso = BUILDERS[name](shape)
+    torso.brightest = brightest
+    return torso
 
 
 def convolution(

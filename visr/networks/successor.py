@@ -88,11 +88,17 @@ class SuccessorFeatures(nn.Module, ABC):
 class Features(nn.Module):
     """phi(o): the mean direction of q(w | o), an MLP normalised to unit length."""
 
-    def __init__(self, spec: EnvSpec, num_features: int, hidden_sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        num_features: int,
+        hidden_sizes: tuple[int, ...],
+        normalise: bool = True,
+    ) -> None:
         super().__init__()
         space = spec.observation_space
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
-        self.observation = torsos.first_layer(space, hidden_sizes[0])
+        self.observation = torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
         self.bias = nn.Parameter(torch.zeros(hidden_sizes[0]))
         self.body = hidden_layers(hidden_sizes)
         self.readout = torsos.linear(hidden_sizes[-1], num_features)
@@ -115,12 +121,18 @@ class Features(nn.Module):
 class MlpSuccessorFeatures(SuccessorFeatures):
     """The grid experiment's psi: an MLP on the observation and w side by side."""
 
-    def __init__(self, spec: EnvSpec, num_features: int, hidden_sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        spec: EnvSpec,
+        num_features: int,
+        hidden_sizes: tuple[int, ...],
+        normalise: bool = True,
+    ) -> None:
         super().__init__()
         self.num_actions, self.num_features = spec.num_actions, num_features
         # One layer on concat(o, w) is the sum of a layer on o and a layer on w.
         self.observation = torsos.first_layer(
-            spec.observation_space, hidden_sizes[0], extra_inputs=num_features
+            spec.observation_space, hidden_sizes[0], num_features, normalise
         )
         fan_in = spaces.flatdim(spec.observation_space) + num_features
         self.task = torsos.linear(num_features, hidden_sizes[0], fan_in=fan_in)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,8 +14,22 @@ from numpy.typing import NDArray
 from visr.agents.pilot import Pilot
 
 Floats = NDArray[np.float32]
-Watch = Callable[[NDArray[np.intp], NDArray, Floats], None]
-"""Called after every step with the episodes' numbers, the observations reached and the rewards."""
+
+
+class Moment(NamedTuple):
+    """One step of the environments that are playing."""
+
+    episode: NDArray[np.intp]
+    """[n], whose step it was."""
+    before: NDArray
+    """[n, ...], the observations that were left."""
+    action: NDArray[np.int64]
+    reached: NDArray
+    """[n, ...], the observations that followed."""
+    reward: Floats
+
+
+Watch = Callable[[Moment], None]
 
 
 @dataclass
@@ -66,14 +81,15 @@ def play(
     starts, ended = np.ones(env.num_envs, dtype=np.bool_), np.zeros(env.num_envs, dtype=np.bool_)
     num_steps = 0
     while max_steps is None or num_steps < max_steps:
-        before = tasks.copy()
+        earlier = tasks.copy()
         _begin(stage, tasks, choice, starts, num_episodes)
         if len(stage.episodes) >= num_episodes and (stage.playing < 0).all():
             break
         _renew(stage, tasks, choice)
-        if num_steps == 0 or (tasks != before).any():
+        if num_steps == 0 or (tasks != earlier).any():
             pilot.pursue(torch.from_numpy(tasks.copy()))
         action = pilot.act(observation, starts)
+        before = observation
         observation, reward, terminated, truncated, _ = env.step(action)
         happened = ~ended & (stage.playing >= 0)
         for index in np.flatnonzero(happened):
@@ -82,7 +98,15 @@ def play(
             episode.num_steps += 1
         num_steps += int(happened.sum())
         if watch:
-            watch(stage.playing[happened], observation[happened], reward[happened])
+            watch(
+                Moment(
+                    stage.playing[happened],
+                    before[happened],
+                    action[happened],
+                    observation[happened],
+                    reward[happened],
+                )
+            )
         starts, ended = ended, terminated | truncated
         for index in np.flatnonzero(ended & happened):
             stage.episodes[stage.playing[index]].is_finished = True

@@ -19,7 +19,7 @@ from visr.errors import UserError
 from visr.ops import sphere
 from visr.ops.regression import RewardSums, explained
 from visr.tasks import infer
-from visr.tasks.episodes import Choice, Episode, play
+from visr.tasks.episodes import Choice, Episode, Moment, play
 from visr.tasks.task import Task
 
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
@@ -83,12 +83,12 @@ def meet_rewards(
     pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     phi, reward, which = [], [], []
 
-    def watch(playing: NDArray[np.intp], reached: NDArray, gained: NDArray[np.float32]) -> None:
-        if len(playing):
-            seen = torch.as_tensor(reached, device=pilot.device)
+    def watch(moment: Moment) -> None:
+        if len(moment.episode):
+            seen = torch.as_tensor(moment.reached, device=pilot.device)
             phi.append(agent.phi(seen).cpu().numpy())
-            reward.append(np.asarray(gained, dtype=np.float32))
-            which.append(playing.copy())
+            reward.append(np.asarray(moment.reward, dtype=np.float32))
+            which.append(moment.episode.copy())
 
     choice = Choice(uniform_tasks(config.agent.num_features, seed))
     episodes = play(pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)

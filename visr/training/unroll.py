@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,10 @@ from visr.config import ATARI, RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.ops import sphere
 from visr.types import Unroll
+
+
+def _tensors(network: SuccessorFeatures) -> Iterator[Tensor]:
+    return itertools.chain(network.parameters(), network.buffers())
 
 
 class Actor:
@@ -39,7 +45,7 @@ class Actor:
     @torch.inference_mode()
     def refresh(self, psi: SuccessorFeatures) -> None:
         """Take over the learner's weights."""
-        for mine, theirs in zip(self.psi.parameters(), psi.parameters(), strict=True):
+        for mine, theirs in zip(_tensors(self.psi), _tensors(psi), strict=True):
             mine.copy_(theirs)
 
     @torch.inference_mode()
