@@ -12,12 +12,12 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from visr import config as configuration
-from visr import envs, presets, pretraining
-from visr.agents.pilot import Pilot
+from visr import envs, policy, presets, pretraining
 from visr.agents.visr import Visr
 from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
+from visr.policy import Policy
 from visr.run_dir import RunDir
 from visr.tasks import (
     exact,
@@ -35,7 +35,6 @@ from visr.tasks.recording import RewardFunction
 from visr.tasks.task import Task
 from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
-from visr.types import EnvSpec
 
 ENV_REWARD = "env"
 """The reward that the environment itself gives."""
@@ -82,6 +81,7 @@ class Run:
     def __init__(self, run_dir: RunDir, device: str = "auto") -> None:
         self.directory = run_dir
         self.config = run_dir.config()
+        self._dialect = envs.dialect(self.config)
         spec = spec_of(envs.make_vec(self.config, num_envs=1))
         newest = checkpoint.newest(run_dir)
         self.num_steps = int(newest.stem)
@@ -225,7 +225,7 @@ class Run:
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
         gpi = self.config.agent.gpi if gpi is None else gpi
-        return Policy(self.agent, self._checked(task), gpi, epsilon)
+        return Policy(self.agent, self._checked(task), self._dialect, gpi, epsilon)
 
     def evaluate(
         self, task: Task, *, gamma: float = exact.GAMMA, gpi: bool | None = None
@@ -259,7 +259,14 @@ class Run:
             return self.agent.psi(states, w_tensor).cpu().numpy()
 
     def _tensor(self, observations: ArrayLike) -> torch.Tensor:
-        return _observations(self.agent.spec, observations).to(self.agent.device)
+        """Observations [...] as the networks take them; the grid's may be of any shape."""
+        space = self.agent.spec.observation_space
+        if isinstance(space, Discrete):
+            flat = np.asarray(observations)
+            batch, _ = policy.observations(self.agent, self._dialect, flat.reshape(-1))
+            return batch.reshape(flat.shape).to(self.agent.device)
+        batch, is_single = policy.observations(self.agent, self._dialect, observations)
+        return (batch[0] if is_single else batch).to(self.agent.device)
 
     def _require_world(self) -> GridWorld:
         if self.world is None:
@@ -275,39 +282,6 @@ class Run:
         return task
 
 
-class Policy:
-    """Acts for one task: greedily by GPI over w and fresh neighbours, or by w alone.
-
-    A policy with an LSTM remembers from call to call; `starts` or `reset()` tell it that episodes begin.
-    """
-
-    def __init__(self, agent: Visr, task: Task, gpi: bool, epsilon: float, seed: int = 0) -> None:
-        self.task = task
-        self._agent, self._gpi, self._epsilon = agent, gpi, epsilon
-        self._random = torch.Generator().manual_seed(seed)
-        self.reset()
-
-    def reset(self) -> None:
-        """Forget what was seen: the next observations begin episodes."""
-        self._pilot: Pilot | None = None
-
-    def __call__(self, observation: ArrayLike, starts: ArrayLike | None = None) -> Any:
-        """An action for one observation (an int), or actions for a batch (an array)."""
-        space = self._agent.spec.observation_space
-        batch = _observations(self._agent.spec, observation)
-        single = batch.ndim == len(space.shape or ())
-        batch = batch.unsqueeze(0) if single else batch
-        is_new = self._pilot is None or self._pilot.num_envs != len(batch)
-        if self._pilot is None or is_new:
-            self._pilot = Pilot(
-                self._agent, len(batch), epsilon=self._epsilon, gpi=self._gpi, random=self._random
-            )
-            self._pilot.pursue(self.task.w)
-        begins = np.full(len(batch), is_new) if starts is None else np.asarray(starts, dtype=bool)
-        actions = self._pilot.act(batch, np.broadcast_to(begins, len(batch)).copy())
-        return int(actions[0]) if single else actions
-
-
 def is_general(reward: Any) -> bool:
     """Whether a reward needs no grid: the environment's own, or a dataset."""
     if isinstance(reward, Path):
@@ -317,19 +291,3 @@ def is_general(reward: Any) -> bool:
 
 def _name_of(reward: Any) -> str:
     return getattr(reward, "__name__", "function") if callable(reward) else str(reward)
-
-
-def _observations(spec: EnvSpec, observations: ArrayLike) -> torch.Tensor:
-    """Observations as the networks take them; what is no observation of this world is refused."""
-    space, array = spec.observation_space, np.asarray(observations)
-    if isinstance(space, Discrete):
-        is_state = array.dtype.kind in "iu" and bool(((array >= 0) & (array < space.n)).all())
-        if not is_state:
-            raise UserError(
-                f"Observations of this world are whole numbers from 0 to {space.n - 1}."
-            )
-        return torch.as_tensor(array.astype(np.int64))
-    dims = len(space.shape or ())
-    if array.dtype.kind not in "iufb" or array.shape[array.ndim - dims :] != space.shape:
-        raise UserError(f"Observations of this world have shape {space.shape}, not {array.shape}.")
-    return torch.as_tensor(array.astype(space.dtype))

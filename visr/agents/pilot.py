@@ -31,6 +31,15 @@ class Pilot:
         self.values = torch.zeros(num_envs, agent.spec.num_actions)
         """Q of every action in the last step, as the pilot saw it."""
 
+    def memory(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """What to `remember` in another call: the last actions [N] and the core's memory [N, M]."""
+        return self._previous_action.cpu().numpy(), self._memory.cpu().numpy()
+
+    def remember(self, previous_action: NDArray[np.int64], memory: NDArray[np.float32]) -> None:
+        """Go on from an earlier `memory()`."""
+        self._previous_action = torch.as_tensor(previous_action, device=self.device)
+        self._memory = torch.as_tensor(memory, device=self.device)
+
     @torch.inference_mode()
     def pursue(self, w: Tensor | NDArray) -> None:
         """The tasks from now on: [d] for all, or [N, d]."""

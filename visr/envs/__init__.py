@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
-from gymnasium.spaces import Discrete
+import numpy as np
+from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import AutoresetMode, VectorEnv
+from numpy.typing import NDArray
 
 from visr import games
 from visr.config import ATARI, GRID, MINATAR
@@ -22,7 +25,7 @@ from visr.errors import UserError
 if TYPE_CHECKING:
     from visr.config import RunConfig
 
-__all__ = ["field_names", "list_envs", "make_vec"]
+__all__ = ["Dialect", "dialect", "field_names", "list_envs", "make_vec"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -77,6 +80,32 @@ def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> Vecto
         env.reset(seed=seed)
         env.action_space.seed(seed)
     return env
+
+
+class Dialect(NamedTuple):
+    """How an environment speaks, where networks speak otherwise."""
+
+    space: Space
+    """Of its own single observations."""
+    observations: Callable[[Any], NDArray]
+    """A batch of its observations -> as networks take them."""
+    actions: NDArray
+    """[actions, ...], what each of ours means to it."""
+
+
+def dialect(config: RunConfig) -> Dialect:
+    """How to talk to single environments of this kind."""
+    env = make_vec(config, 1)
+    try:
+        if isinstance(env, GymEnvs):
+            return Dialect(env.inner.single_observation_space, env.convert, env.meanings)
+        return Dialect(
+            env.single_observation_space,
+            np.asarray,
+            np.arange(env.single_action_space.n),  # pyright: ignore
+        )
+    finally:
+        env.close()
 
 
 def field_names(config: RunConfig) -> list[str]:

@@ -31,10 +31,10 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     def __init__(self, inner: VectorEnv, discretise: int = 0) -> None:
         self.inner, self.num_envs = inner, inner.num_envs
         self.metadata = {**inner.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
-        self.single_observation_space, self._convert = observations(inner.single_observation_space)
+        self.single_observation_space, self.convert = observations(inner.single_observation_space)
         self.field_names = field_names(inner)
-        self._actions = actions(inner.single_action_space, discretise)
-        self.single_action_space = spaces.Discrete(len(self._actions))
+        self.meanings = actions(inner.single_action_space, discretise)
+        self.single_action_space = spaces.Discrete(len(self.meanings))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
@@ -43,13 +43,13 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     ) -> tuple[NDArray, dict[str, Any]]:
         """Start a new episode everywhere."""
         observation, info = self.inner.reset(seed=seed, options=options)
-        return self._convert(observation), info
+        return self.convert(observation), info
 
     def step(self, actions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray, dict[str, Any]]:
         """Act everywhere; episodes that ended at the last step begin anew instead."""
-        observation, reward, terminated, truncated, info = self.inner.step(self._actions[actions])
+        observation, reward, terminated, truncated, info = self.inner.step(self.meanings[actions])
         reward = np.asarray(reward, dtype=np.float32)
-        return self._convert(observation), reward, terminated, truncated, info
+        return self.convert(observation), reward, terminated, truncated, info
 
     def close_extras(self, **kwargs: Any) -> None:
         """Let go of processes."""
