@@ -24,7 +24,7 @@ from visr.cli import main
 from visr.commands import infer
 from visr.run_dir import RunDir
 
-VERBS = ("pretrain", "infer", "evaluate", "play", "report", "bench", "list")
+VERBS = ("pretrain", "infer", "evaluate", "play", "task", "report", "bench", "doctor", "list")
 
 
 class Answer(NamedTuple):

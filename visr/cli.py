@@ -14,8 +14,10 @@ _VERBS = {
     "infer": "turn a reward into a task for a pre-trained run",
     "evaluate": "measure what a task's policy is worth: exactly on the grid, by episodes elsewhere",
     "play": "watch a task or a skill, or film it",
+    "task": "list, mix and compare tasks",
     "report": "draw a run: figures and one HTML page",
     "bench": "measure speed against the bare cost of the matrix products",
+    "doctor": "say whether an environment fits",
     "list": "name environments, presets, rewards",
 }
 

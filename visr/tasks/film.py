@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import gymnasium
 import numpy as np
 import torch
-from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from visr import envs
 from visr.agents.pilot import Pilot
 from visr.agents.visr import Visr
-from visr.config import ATARI, GRID, RunConfig
+from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.envs.atari import AtariGames
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.run_dir import writing
 
-FRAMES_PER_SECOND = {ATARI: 15, GRID: 8}
+FRAMES_PER_SECOND = {ATARI: 15, GRID: 8, MINATAR: 10}
 """An Atari step lasts four frames of sixty a second."""
 _CAPTION = 20
 _CELL = 32
@@ -40,38 +42,116 @@ class Frame:
     """Whether the episode ended here."""
 
 
-class Screen:
-    """What people see of one environment: its twin, which plays the same game in colour, or a drawing."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self._twin: VectorEnv | None = None
-        self._world: GridWorld | None = None
-        if config.env.startswith(ATARI):
-            self._twin = AtariGames(config.atari, config.env, 1, num_threads=1, screen=True)
-        elif config.env == GRID:
-            self._world = GridWorld.from_config(config.grid)
-        else:
-            raise UserError(
-                f"There is no picture of {config.env} yet; films show Atari games and {GRID}."
-            )
+class Screen(Protocol):
+    """What people see of one environment."""
 
     def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
-        """The first picture."""
-        return self._show(observation, self._twin.reset(seed=seed)[0] if self._twin else None)
+        """The first picture, [H, W, 3]."""
+        ...
 
     def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
         """The picture after an action."""
-        return self._show(observation, self._twin.step(action)[0] if self._twin else None)
+        ...
 
-    def _show(self, observation: NDArray, colours: NDArray | None) -> NDArray[np.uint8]:
-        if colours is not None:
-            return np.repeat(np.repeat(colours[0, -1], 2, axis=0), 3, axis=1)  # pixels are wide
-        world = self._world
-        assert world is not None
-        cells = np.full((world.height, world.width, 3), 235, dtype=np.uint8)
-        cells[~world.free.reshape(world.height, world.width)] = 60
-        cells.reshape(-1, 3)[int(observation[0])] = (0, 114, 178)
+
+class ColourTwin:
+    """An Atari game's twin, which plays the same game in colour: equal seeds and actions, equal games."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._twin = AtariGames(config.atari, config.env, 1, num_threads=1, screen=True)
+
+    def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
+        """The first picture."""
+        return _wide(self._twin.reset(seed=seed)[0])
+
+    def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
+        """The picture after an action."""
+        return _wide(self._twin.step(action)[0])
+
+
+def _wide(screens: NDArray) -> NDArray[np.uint8]:
+    """Atari's pixels are wide: [1, 1, 210, 160, 3] -> [420, 480, 3]"""
+    return np.repeat(np.repeat(screens[0, -1], 2, axis=0), 3, axis=1)
+
+
+class RenderedTwin:
+    """The twin of a Gymnasium environment, which draws itself."""
+
+    def __init__(self, config: RunConfig) -> None:
+        try:
+            self._twin = gymnasium.make(config.env, render_mode="rgb_array")
+        except Exception as error:  # other people's code
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise UserError(
+                f"{config.env} cannot draw itself ({reason}); leave out --video."
+            ) from error
+        self._meanings = envs.dialect(config).actions
+
+    def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
+        """The first picture."""
+        self._twin.reset(seed=seed)
+        return self._picture()
+
+    def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
+        """The picture after an action."""
+        self._twin.step(self._meanings[action[0]])
+        return self._picture()
+
+    def _picture(self) -> NDArray[np.uint8]:
+        picture: Any = self._twin.render()
+        return np.asarray(picture, dtype=np.uint8)
+
+
+class Drawing:
+    """Cells of one colour each, drawn from the observation alone."""
+
+    def __init__(self, colours: Callable[[NDArray], NDArray[np.uint8]]) -> None:
+        self._colours = colours
+
+    def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
+        """The first picture."""
+        return self.step(observation, observation)
+
+    def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
+        """The picture after an action."""
+        cells = self._colours(observation[0])
         return np.repeat(np.repeat(cells, _CELL, axis=0), _CELL, axis=1)
+
+
+def screen(config: RunConfig) -> Screen:
+    """Whatever shows this environment best."""
+    if config.env.startswith(ATARI):
+        return ColourTwin(config)
+    if config.env.startswith(MINATAR):
+        return Drawing(_planes)
+    if config.env == GRID:
+        return Drawing(functools.partial(_grid, GridWorld.from_config(config.grid)))
+    return RenderedTwin(config)
+
+
+def _grid(world: GridWorld, state: NDArray) -> NDArray[np.uint8]:
+    cells = np.full((world.height, world.width, 3), 235, dtype=np.uint8)
+    cells[~world.free.reshape(world.height, world.width)] = 60
+    cells.reshape(-1, 3)[int(state)] = _PALETTE[1]
+    return cells
+
+
+def _planes(planes: NDArray) -> NDArray[np.uint8]:
+    """A colour for every plane of objects; later planes lie above earlier ones."""
+    cells = np.full((*planes.shape[1:], 3), 20, dtype=np.uint8)
+    for plane, colour in zip(planes, itertools.cycle(_PALETTE), strict=False):
+        cells[plane > 0] = colour
+    return cells
+
+
+_PALETTE = np.array(
+    [
+        *[(230, 159, 0), (0, 114, 178), (86, 180, 233), (0, 158, 115), (240, 228, 66)],
+        *[(213, 94, 0), (204, 121, 167), (220, 220, 220), (150, 150, 150), (120, 94, 240)],
+    ],
+    dtype=np.uint8,
+)
+"""Okabe and Ito's colours, told apart by everybody, and three more."""
 
 
 @torch.inference_mode()
@@ -88,17 +168,17 @@ def frames(
     show: bool = True,
 ) -> Iterator[Frame]:
     """Play whole episodes with one task; a picture for every step if anybody looks."""
-    env, screen = envs.make_vec(config, 1), Screen(config) if show else None
+    env, shown = envs.make_vec(config, 1), screen(config) if show else None
     pilot = Pilot(agent, 1, epsilon=epsilon, gpi=gpi, random=torch.Generator().manual_seed(seed))
     pilot.pursue(w)
     observation, _ = env.reset(seed=seed)
-    picture = screen.reset(observation, seed) if screen else _NOTHING
+    picture = shown.reset(observation, seed) if shown else _NOTHING
     starts, score, num_steps, done = np.array([True]), 0.0, 0, 0
     while True:
         yield Frame(picture, num_steps, score, is_last=False)
         action = pilot.act(observation, starts)
         observation, reward, terminated, truncated, _ = env.step(action)
-        picture = screen.step(observation, action) if screen else _NOTHING
+        picture = shown.step(observation, action) if shown else _NOTHING
         score, num_steps, starts = score + float(reward[0]), num_steps + 1, np.array([False])
         if terminated[0] or truncated[0] or num_steps >= max_steps:
             done += 1
@@ -106,7 +186,7 @@ def frames(
             if done == num_episodes:
                 return
             observation, _ = env.reset(seed=seed + done)
-            picture = screen.reset(observation, seed + done) if screen else _NOTHING
+            picture = shown.reset(observation, seed + done) if shown else _NOTHING
             starts, score, num_steps = np.array([True]), 0.0, 0
 
 

@@ -98,8 +98,8 @@ def compare(rewards: Rewards) -> Comparison:
 
 
 _CONSTANT = (
-    "The reward is the same at every step, so only how long episodes last can differ: random search, which goes "
-    "by their returns, is the one to trust."
+    "The reward is the same at every step, so only how long episodes last can differ: random search, which "
+    "goes by their returns, is the one to trust."
 )
 
 

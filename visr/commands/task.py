@@ -1,0 +1,108 @@
+"""visr task: list, mix and compare tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from visr.commands import options, output
+from visr.errors import UserError
+from visr.run_dir import RunDir
+from visr.tasks import mixing
+from visr.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Options:
+    """List a run's tasks, mix some into a new one, or compare them.
+
+    visr task list RUN; visr task mix A.json 0.7 B.json 0.3 --out C.json; visr task compare A.json B.json
+    """
+
+    what: Annotated[Literal["list", "mix", "compare"], tyro.conf.Positional]
+    """Which."""
+    names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="...")]
+    """A run to list; files and weights to mix; files to compare."""
+    out: str | None = None
+    """Where the mixture goes."""
+    name: str | None = None
+    """What to call the mixture."""
+    json: bool = False
+    """Print the result as one JSON object."""
+
+
+def run(args: list[str]) -> int:
+    """Do one of the three."""
+    chosen = options.parse(Options, args, "task")
+    if chosen.what != "mix" and (chosen.out is not None or chosen.name is not None):
+        raise UserError("--out and --name belong to `visr task mix`; leave them out.")
+    {"list": _list, "mix": _mix, "compare": _compare}[chosen.what](chosen)
+    return 0
+
+
+def _list(chosen: Options) -> None:
+    if len(chosen.names) != 1:
+        raise UserError("`visr task list` takes one run.")
+    files = RunDir.open(chosen.names[0]).task_files()
+    tasks = {path.stem: Task.load(path) for path in files}
+    if chosen.json:
+        output.emit({"tasks": {name: task.to_dict() for name, task in tasks.items()}})
+        return
+    if not tasks:
+        output.say("No tasks yet; `visr infer` makes one.")
+        return
+    rows = [
+        (name, task.name, task.method, f"{task.r_squared:.3f}", f"{task.num_rewarded:,}")
+        for name, task in tasks.items()
+    ]
+    header = ("task", "reward", "method", "R^2", "rewarded steps")
+    output.table(f"tasks of {chosen.names[0]}", rows, header=header)
+
+
+def _mix(chosen: Options) -> None:
+    words = chosen.names
+    if len(words) < 2 or len(words) % 2:
+        raise UserError(
+            "`visr task mix` takes pairs of a task.json and its weight: A.json 0.7 B.json 0.3."
+        )
+    if chosen.out is None:
+        raise UserError("A mixture needs a place: add --out C.json.")
+    parts = [
+        (Task.load(file), _number(weight))
+        for file, weight in zip(words[::2], words[1::2], strict=True)
+    ]
+    task = mixing.mix(parts, chosen.name)
+    path = Path(chosen.out)
+    task.save(path)
+    if chosen.json:
+        output.emit({**task.to_dict(), "file": str(path)})
+        return
+    rows = [(f"cosine with {part.name}", f"{mixing.cosine(task, part):+.3f}") for part, _ in parts]
+    output.table(f"task: {task.name}", [*rows, ("task", str(path))])
+
+
+def _compare(chosen: Options) -> None:
+    if len(chosen.names) < 2:
+        raise UserError("`visr task compare` takes two or more task.json files.")
+    tasks = {file: Task.load(file) for file in chosen.names}
+    pairs = {a: {b: mixing.cosine(tasks[a], tasks[b]) for b in tasks} for a in tasks}
+    if chosen.json:
+        output.emit({"cosines": pairs})
+        return
+    rows = [
+        (Path(a).stem, *(f"{cosine:+.3f}" for cosine in row.values())) for a, row in pairs.items()
+    ]
+    header = ("cosine", *(Path(file).stem for file in tasks))
+    output.table("1: the same task; 0: nothing in common; -1: opposites", rows, header=header)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise UserError(
+            f"{text!r} is no weight; `visr task mix` takes A.json 0.7 B.json 0.3."
+        ) from None

@@ -1,0 +1,179 @@
+"""Does an environment fit? Step it with random actions and look."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from visr.config import RunConfig
+from visr.envs import dialect, make_vec
+from visr.envs.gym import one_line
+
+_COPIES = 8
+_COMPARED_STEPS = 200
+
+
+@dataclass
+class Checkup:
+    """What was found."""
+
+    env: str
+    own_observations: str
+    seen_as: str
+    own_actions: str
+    num_actions: int
+    num_steps: int
+    steps_per_second: float
+    is_deterministic: bool
+    num_rewarded: int
+    smallest_reward: float
+    largest_reward: float
+    num_episodes: int
+    num_truncated: int
+    mean_length: float | None
+    num_constant: int | None
+    """Numbers of the observation that never changed; None for images and states."""
+    problems: list[str] = field(default_factory=list)
+    """What speaks against training here."""
+    remarks: list[str] = field(default_factory=list)
+    """What is good to know."""
+
+
+def examine(config: RunConfig, num_steps: int, seed: int = 0) -> Checkup:
+    """Play that many random steps in all, and twice a few with the same seed."""
+    env = make_vec(config, _COPIES)
+    own = dialect(config)
+    space, count = env.single_observation_space, int(env.single_action_space.n)  # pyright: ignore
+    seen = _play(env, max(num_steps // _COPIES, 1), seed)
+    env.close()
+    found = Checkup(
+        env=config.env,
+        own_observations=one_line(own.space),
+        seen_as=_described(space),
+        own_actions=f"{count} of them" if own.actions.ndim == 1 else f"{count} combinations",
+        num_actions=count,
+        num_steps=seen["num_steps"],
+        steps_per_second=seen["num_steps"] / seen["seconds"],
+        is_deterministic=_is_deterministic(config, seed),
+        num_rewarded=seen["num_rewarded"],
+        smallest_reward=seen["smallest_reward"],
+        largest_reward=seen["largest_reward"],
+        num_episodes=len(seen["lengths"]),
+        num_truncated=seen["num_truncated"],
+        mean_length=float(np.mean(seen["lengths"])) if seen["lengths"] else None,
+        num_constant=_num_constant(space, seen["lowest"], seen["highest"]),
+    )
+    _judge(found, seen)
+    return found
+
+
+def _described(space: spaces.Space) -> str:
+    if isinstance(space, spaces.Discrete):
+        return f"a state out of {space.n}"
+    assert isinstance(space, spaces.Box)
+    if len(space.shape) == 3:
+        return f"an image, {' x '.join(map(str, space.shape))} (channels, height, width)"
+    return f"a vector of {space.shape[0]} numbers"
+
+
+def _play(env: VectorEnv, num_steps: int, seed: int) -> dict[str, Any]:
+    random = np.random.default_rng(seed)
+    observation, _ = env.reset(seed=seed)
+    lowest, highest = (observation.astype(np.float64) for _ in range(2))
+    age, ended = np.zeros(env.num_envs, dtype=np.int64), np.zeros(env.num_envs, dtype=np.bool_)
+    lengths: list[int] = []
+    rewards: list[NDArray] = []
+    num_truncated, num_bad = 0, 0
+    count: int = env.single_action_space.n  # pyright: ignore
+    start = time.perf_counter()
+    for _ in range(num_steps):
+        observation, reward, terminated, truncated, _ = env.step(
+            random.integers(count, size=env.num_envs)
+        )
+        happened = ~ended
+        age += happened
+        rewards.append(reward[happened])
+        ended = terminated | truncated
+        lengths += age[ended].tolist()
+        age[ended] = 0
+        num_truncated += int((truncated & ~terminated).sum())
+        if observation.dtype.kind == "f":
+            num_bad += int(np.count_nonzero(~np.isfinite(observation)))
+        np.minimum(lowest, observation, out=lowest)
+        np.maximum(highest, observation, out=highest)
+    seconds = time.perf_counter() - start
+    reward = np.concatenate(rewards)
+    return {
+        "num_steps": len(reward),
+        "seconds": max(seconds, 1e-9),
+        "lengths": lengths,
+        "num_truncated": num_truncated,
+        "num_rewarded": int(np.count_nonzero(reward)),
+        "smallest_reward": float(reward.min()),
+        "largest_reward": float(reward.max()),
+        "finite_rewards": bool(np.isfinite(reward).all()),
+        "num_bad": num_bad,
+        "lowest": lowest.min(axis=0),
+        "highest": highest.max(axis=0),
+    }
+
+
+def _num_constant(space: spaces.Space, lowest: NDArray, highest: NDArray) -> int | None:
+    is_vector = isinstance(space, spaces.Box) and len(space.shape) == 1
+    return int(np.count_nonzero(lowest == highest)) if is_vector else None
+
+
+def _is_deterministic(config: RunConfig, seed: int) -> bool:
+    """Whether equal seeds and actions give equal games, ends and new beginnings included."""
+    first, second = (make_vec(config, 2) for _ in range(2))
+    random = np.random.default_rng(seed)
+    try:
+        if not np.array_equal(
+            first.reset(seed=seed)[0], second.reset(seed=seed)[0], equal_nan=True
+        ):
+            return False
+        count: int = first.single_action_space.n  # pyright: ignore
+        for _ in range(_COMPARED_STEPS):
+            action = random.integers(count, size=2)
+            for a, b in zip(first.step(action)[:4], second.step(action)[:4], strict=True):
+                if not np.array_equal(a, b):
+                    return False
+        return True
+    finally:
+        first.close()
+        second.close()
+
+
+def _judge(found: Checkup, seen: dict[str, Any]) -> None:
+    """What the numbers mean for somebody who wants to train here."""
+    if seen["num_bad"]:
+        found.problems.append(f"{seen['num_bad']} numbers in observations were NaN or infinite.")
+    if not seen["finite_rewards"]:
+        found.problems.append("Some rewards were NaN or infinite.")
+    if np.array_equal(seen["lowest"], seen["highest"]):
+        found.problems.append("The observation never changed, so there is nothing to tell apart.")
+    if found.num_actions < 2:
+        found.problems.append("There is only one action, so there is nothing to choose.")
+    if not found.is_deterministic:
+        found.remarks.append(
+            "Equal seeds gave unequal games: runs here cannot be repeated bit by bit."
+        )
+    if not found.num_rewarded:
+        found.remarks.append(
+            "Random actions met no reward: pre-training does not need it, but inferring the environment's "
+            "own reward will, so expect to say what you want by a function instead."
+        )
+    elif found.smallest_reward == found.largest_reward:
+        found.remarks.append(
+            f"The reward is {found.largest_reward:g} at every step: only how long episodes last matters."
+        )
+    if not found.num_episodes:
+        found.remarks.append("No episode ended in so many steps.")
+    if found.num_constant:
+        found.remarks.append(f"{found.num_constant} numbers of the observation never changed.")
