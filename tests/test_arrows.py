@@ -29,19 +29,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "presets": {"config", "errors"},
     "pretraining": {"agents", "config", "errors", "run_dir", "tasks", "training"},
     "policy": {"agents", "envs", "errors", "tasks"},
+    "exporting": {"agents", "errors", "networks", "run_dir", "tasks"},
     "api": {
-        *(
-            "agents",
-            "config",
-            "envs",
-            "errors",
-            "ops",
-            "policy",
-            "presets",
-            "pretraining",
-            "run_dir",
-        ),
-        *("tasks", "training", "types"),
+        *("agents", "config", "envs", "errors", "exporting", "ops", "policy", "presets"),
+        *("pretraining", "run_dir", "tasks", "training", "types"),
     },
     "bench": {"config", "envs", "presets", "pretraining", "run_dir", "training"},
     "commands": {

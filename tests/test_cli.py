@@ -24,7 +24,18 @@ from visr.cli import main
 from visr.commands import infer
 from visr.run_dir import RunDir
 
-VERBS = ("pretrain", "infer", "evaluate", "play", "task", "report", "bench", "doctor", "list")
+VERBS = (
+    "pretrain",
+    "infer",
+    "evaluate",
+    "play",
+    "task",
+    "export",
+    "report",
+    "bench",
+    "doctor",
+    "list",
+)
 
 
 class Answer(NamedTuple):

@@ -12,7 +12,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from visr import config as configuration
-from visr import envs, policy, presets, pretraining
+from visr import envs, exporting, policy, presets, pretraining
 from visr.agents.visr import Visr
 from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
@@ -221,6 +221,10 @@ class Run:
     def phase_two(self, **fields: Any) -> phase_two.PhaseTwo:
         """The paper's second phase: rewards for a little while, regression and search, 30 episodes each."""
         return phase_two.run(self.agent, self.config, **fields)
+
+    def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
+        """Write the task's greedy policy as an ONNX file; observations come as networks take them."""
+        return exporting.export(self.agent, self._checked(task), path, gpi, seed)
 
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""

@@ -15,6 +15,7 @@ _VERBS = {
     "evaluate": "measure what a task's policy is worth: exactly on the grid, by episodes elsewhere",
     "play": "watch a task or a skill, or film it",
     "task": "list, mix and compare tasks",
+    "export": "write a task's policy as an ONNX file",
     "report": "draw a run: figures and one HTML page",
     "bench": "measure speed against the bare cost of the matrix products",
     "doctor": "say whether an environment fits",

@@ -41,9 +41,8 @@ class Normaliser(nn.Module):
         """[..., size] -> the same, cut at 10 deviations; while learning it takes note of what it sees"""
         if torch.is_grad_enabled():
             self._note(observation.detach().flatten(0, -2).double())
-        if not self.count:
-            return observation
-        deviation = (self.spread / self.count).sqrt().clamp(min=_SMALLEST_DEVIATION)
+        known = (self.spread / self.count.clamp(min=1)).sqrt().clamp(min=_SMALLEST_DEVIATION)
+        deviation = torch.where(self.count > 0, known, 1.0)
         centred = observation - self.mean.to(observation.dtype)
         return (centred / deviation.to(observation.dtype)).clamp(-_FARTHEST, _FARTHEST)
 

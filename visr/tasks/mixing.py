@@ -14,7 +14,7 @@ from visr.tasks.task import Task
 def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
     """The task whose reward is the weighted sum of the parts': w = sum of weight * w_i, at unit length.
 
-    Each part's w has unit length, so weights say how much of each direction, whatever the rewards' scales were.
+    Each part's w has unit length, so weights say how much of each direction, whatever the rewards were.
     """
     if not parts:
         raise UserError("There is nothing to mix; name at least one task and its weight.")
@@ -22,8 +22,8 @@ def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
     for task, weight in parts:
         if task.env != first.env or len(task.w) != len(first.w):
             raise UserError(
-                f"`{task.name}` is a task of {task.env} with {len(task.w)} features and `{first.name}` one of "
-                f"{first.env} with {len(first.w)}; only tasks of one run can be mixed."
+                f"`{task.name}` is a task of {task.env} with {len(task.w)} features and `{first.name}` one "
+                f"of {first.env} with {len(first.w)}; only tasks of one run can be mixed."
             )
         if not math.isfinite(weight) or abs(weight) > 1e6:
             raise UserError(
