@@ -132,9 +132,9 @@ def test_defaults_follow_the_environment_wherever_it_stands_in_the_line(
     visr("pretrain", "Taxi-v4", "--seed", "5", "--out", "x")
     visr("pretrain", "--seed", "5", "--out", "x", "Taxi-v4")
     visr("pretrain", "--seed", "5", "--out", "x")
-    paper = configuration.replace(presets.get("paper"), env="Taxi-v4", seed=5)
+    classic = configuration.replace(presets.get("classic"), env="Taxi-v4", seed=5)
     grid = configuration.replace(presets.get("grid"), seed=5)
-    assert seen == [paper, paper, grid]
+    assert seen == [classic, classic, grid]
 
 
 def test_other_environments_train_too_and_say_what_they_cannot_do(tmp_path: Path):

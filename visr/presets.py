@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 
 from visr import config as configuration
-from visr.config import ATARI, GRID, RunConfig
+from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.errors import UserError
 
 # What the paper says of its grid world (d, steps, networks), the authors' notebook where it is silent
@@ -74,6 +74,29 @@ _ATARI_SMALL: dict[str, object] = {
     "checkpoint_every": 100_000,
 }
 
+# Small environments: short runs want quick targets and larger steps than 250M steps of Atari do.
+_SMALL: dict[str, object] = {
+    "n_step": 5,
+    "target_period": 100,
+    "psi_learning_rate": 5e-4,
+    "psi_adam_epsilon": 1e-5,
+    "phi_learning_rate": 5e-4,
+    "phi_adam_epsilon": 1e-5,
+    "num_steps": 2_000_000,
+    "num_envs": 64,
+    "batch_size": 16,
+    "log_every": 20_000,
+    "checkpoint_every": 500_000,
+}
+_CLASSIC: dict[str, object] = {**_SMALL, "hidden_sizes": (128, 128)}
+_MINATAR: dict[str, object] = {
+    **_SMALL,
+    "core": "none",
+    "centred_features": True,
+    "num_rewarded_envs": 4,
+    "num_envs": 68,
+}
+
 PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "paper": ("the paper's numbers for Atari: every field's default", {}),
     "grid": ("the paper's grid world: d = 5, 38.4M steps", _GRID),
@@ -84,6 +107,8 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "atari": ("the paper's agent on Atari: 100 environments, 250M steps; wants a GPU", _ATARI),
     "atari-small": ("Atari on a CPU in an afternoon: 2M steps, a small network", _ATARI_SMALL),
+    "classic": ("small environments with vectors or states: 2M steps in minutes", _CLASSIC),
+    "minatar": ("MinAtar's games: 2M steps", _MINATAR),
     "smoke": (
         "seconds: does everything run?",
         {
@@ -110,7 +135,9 @@ def get(name: str) -> RunConfig:
 
 
 def for_environment(env: str) -> RunConfig:
-    """What suits an environment when nothing is said: the grid's preset there, the paper's elsewhere."""
+    """What suits an environment when nothing is said."""
     if env.startswith(ATARI):
         return get("atari")
-    return get("grid" if env == GRID else "paper")
+    if env.startswith(MINATAR):
+        return get("minatar")
+    return get("grid" if env == GRID else "classic")
