@@ -133,7 +133,7 @@ CASES = [
     Case("unknown flag of no command", "--frob", "`--frob`", "visr --help"),
     Case("unknown environment", f"{TRAIN} Nonsense-v0", "'Nonsense-v0'", "visr list envs"),
     Case("misspelt environment", f"{TRAIN} visr/Gird-v0", "'visr/Gird-v0'", "'visr/Grid-v0'"),
-    Case("environment with boxes", f"{TRAIN} CartPole-v1", "'CartPole-v1'", "visr list envs"),
+    Case("continuous actions", f"{TRAIN} Pendulum-v1", "Box(-2.0, 2.0", "--discretise 3"),
     Case("environment to import", f"{TRAIN} antigravity:X-v0", "'antigravity:X-v0'", "list envs"),
     Case("unknown preset", "pretrain --preset enormous", "'enormous'", "smoke"),
     Case("misspelt preset", "pretrain --preset smoek", "'smoek'", "did you mean smoke"),

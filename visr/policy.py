@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from visr.agents.pilot import Pilot
 from visr.agents.visr import Visr
 from visr.envs import Dialect
+from visr.envs.gym import is_text
 from visr.errors import UserError
 from visr.tasks.task import Task
 
@@ -95,15 +96,11 @@ def observations(agent: Visr, dialect: Dialect, given: Any) -> tuple[torch.Tenso
     What is no observation of this environment is refused.
     """
     batch, is_single = _batched(dialect.space, given)
-    array = dialect.observations(batch)
-    space = agent.spec.observation_space
-    if isinstance(space, spaces.Discrete):
-        if not ((array >= 0) & (array < space.n)).all():
-            raise UserError(
-                f"Observations of this world are whole numbers from 0 to {space.n - 1}."
-            )
-        return torch.as_tensor(array.astype(np.int64)), is_single
-    return torch.as_tensor(array.astype(space.dtype)), is_single
+    try:
+        array = dialect.observations(batch)
+    except ValueError as error:
+        raise UserError(f"The parts of these observations do not fit together: {error}.") from None
+    return torch.as_tensor(array.astype(agent.spec.observation_space.dtype)), is_single
 
 
 def _batched(space: spaces.Space, given: Any) -> tuple[Any, bool]:
@@ -113,20 +110,28 @@ def _batched(space: spaces.Space, given: Any) -> tuple[Any, bool]:
     if isinstance(space, spaces.Tuple):
         pieces = [_batched(part, _item(given, index)) for index, part in enumerate(space)]
         return tuple(part for part, _ in pieces), _all_single(pieces)
-    if isinstance(space, spaces.Text):
+    if is_text(space):
         return ([given], True) if isinstance(given, str) else (given, False)
     array, shape = np.asarray(given), space.shape or ()
-    kinds = "iu" if isinstance(space, spaces.Discrete) else "iufb"
-    is_right = array.shape[array.ndim - len(shape) :] == shape
-    if array.dtype.kind not in kinds or not is_right or array.ndim > len(shape) + 1:
-        if isinstance(space, spaces.Discrete):
-            raise UserError(
-                f"Observations of this world are whole numbers from {space.start} to "
-                f"{space.start + space.n - 1}."
-            )
+    is_right = array.shape[array.ndim - len(shape) :] == shape and array.ndim <= len(shape) + 1
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        if not is_right or not _are_choices(space, array):
+            raise UserError(f"Observations of this world are whole numbers from {_range(space)}.")
+    elif not is_right or array.dtype.kind not in "iufb":
         raise UserError(f"Observations of this world have shape {shape}, not {array.shape}.")
     is_single = array.ndim == len(shape)
     return (array[None] if is_single else array), is_single
+
+
+def _are_choices(space: spaces.Discrete | spaces.MultiDiscrete, array: NDArray) -> bool:
+    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    is_whole = array.dtype.kind in "iu"
+    return is_whole and bool(((array >= space.start) & (array < space.start + count)).all())
+
+
+def _range(space: spaces.Discrete | spaces.MultiDiscrete) -> str:
+    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    return f"{space.start} to {space.start + count - 1}"
 
 
 def _all_single(parts: list[tuple[Any, bool]]) -> bool:

@@ -89,7 +89,7 @@ def _play(env: VectorEnv, num_steps: int, seed: int) -> dict[str, Any]:
     age, ended = np.zeros(env.num_envs, dtype=np.int64), np.zeros(env.num_envs, dtype=np.bool_)
     lengths: list[int] = []
     rewards: list[NDArray] = []
-    num_truncated, num_bad = 0, 0
+    num_truncated, num_bad = 0, _num_bad(observation)
     count: int = env.single_action_space.n  # pyright: ignore
     start = time.perf_counter()
     for _ in range(num_steps):
@@ -103,8 +103,7 @@ def _play(env: VectorEnv, num_steps: int, seed: int) -> dict[str, Any]:
         lengths += age[ended].tolist()
         age[ended] = 0
         num_truncated += int((truncated & ~terminated).sum())
-        if observation.dtype.kind == "f":
-            num_bad += int(np.count_nonzero(~np.isfinite(observation)))
+        num_bad += _num_bad(observation)
         np.minimum(lowest, observation, out=lowest)
         np.maximum(highest, observation, out=highest)
     seconds = time.perf_counter() - start
@@ -122,6 +121,11 @@ def _play(env: VectorEnv, num_steps: int, seed: int) -> dict[str, Any]:
         "lowest": lowest.min(axis=0),
         "highest": highest.max(axis=0),
     }
+
+
+def _num_bad(observation: NDArray) -> int:
+    is_float = observation.dtype.kind == "f"
+    return int(np.count_nonzero(~np.isfinite(observation))) if is_float else 0
 
 
 def _num_constant(space: spaces.Space, lowest: NDArray, highest: NDArray) -> int | None:
@@ -142,7 +146,7 @@ def _is_deterministic(config: RunConfig, seed: int) -> bool:
         for _ in range(_COMPARED_STEPS):
             action = random.integers(count, size=2)
             for a, b in zip(first.step(action)[:4], second.step(action)[:4], strict=True):
-                if not np.array_equal(a, b):
+                if not np.array_equal(a, b, equal_nan=True):
                     return False
         return True
     finally:

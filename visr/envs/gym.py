@@ -6,6 +6,8 @@ A number stays a number, an image of bytes becomes [C, H, W], and everything els
 from __future__ import annotations
 
 import itertools
+import keyword
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -107,7 +109,7 @@ def _vector(space: spaces.Space, name: str) -> tuple[int, Convert]:
         return _joined(parts)
     if isinstance(space, spaces.Tuple):
         return _joined({i: _vector(part, f"{name}[{i}]") for i, part in enumerate(space)})
-    if isinstance(space, spaces.Text):
+    if is_text(space):
         return 0, lambda x: np.zeros((len(x), 0), dtype=np.float32)
     raise UserError(
         f"The environment's {name} are {one_line(space)}, which visr cannot read; wrap it so that they "
@@ -172,18 +174,18 @@ def _names(space: spaces.Space, stem: str) -> list[str]:
 
 def _word(text: str) -> str:
     """Something an expression can name."""
-    return re.sub(r"\W", "_", text)
+    word = re.sub(r"\W", "_", text)
+    word = word if word[:1].isidentifier() else f"x{word}"
+    return f"{word}_" if keyword.iskeyword(word) else word
 
 
 def actions(space: spaces.Space, discretise: int) -> NDArray:
     """What each of our actions 0, 1, 2, ... means to the environment, [actions, ...]."""
+    if discretise and not isinstance(space, spaces.Box):
+        raise UserError(f"discretise = {discretise} is for continuous actions; leave it out here.")
     if isinstance(space, spaces.Discrete):
-        if discretise:
-            raise UserError(
-                f"discretise = {discretise} is for continuous actions; leave it out here."
-            )
         return np.arange(int(space.start), int(space.start) + int(space.n))
-    if isinstance(space, spaces.MultiDiscrete) and int(np.prod(space.nvec)) <= _MOST_ACTIONS:
+    if isinstance(space, spaces.MultiDiscrete) and _product(space.nvec) <= _MOST_ACTIONS:
         starts = np.asarray(space.start).ravel()
         combined = itertools.product(*(range(n) for n in space.nvec.ravel()))
         return (np.array(list(combined)) + starts).reshape(-1, *space.shape).astype(space.dtype)
@@ -193,6 +195,11 @@ def actions(space: spaces.Space, discretise: int) -> NDArray:
         f"The environment's actions are {one_line(space)}; visr chooses among a few discrete ones, so wrap "
         "it with gymnasium.Wrapper to offer those."
     )
+
+
+def _product(counts: NDArray) -> int:
+    """Of any size: numpy's would begin anew beyond 64 bits."""
+    return math.prod(counts.ravel().tolist())
 
 
 def _bins(space: spaces.Box, discretise: int) -> NDArray:
@@ -206,14 +213,19 @@ def _bins(space: spaces.Box, discretise: int) -> NDArray:
         raise UserError(
             f"discretise = {discretise} needs at least 2 values and actions with bounds."
         )
-    if discretise**dims > _MOST_ACTIONS:
+    if dims * math.log(discretise) > math.log(_MOST_ACTIONS) + 1e-9:
         raise UserError(
-            f"discretise = {discretise} makes {discretise}^{dims} = {discretise**dims:,} actions; at most "
-            f"{_MOST_ACTIONS:,} are sensible, so use fewer values."
+            f"discretise = {discretise} makes {discretise}^{dims} actions; at most {_MOST_ACTIONS:,} are "
+            "sensible, so use fewer values."
         )
-    ends = zip(space.low.ravel(), space.high.ravel(), strict=True)
+    ends = zip(space.low.ravel().tolist(), space.high.ravel().tolist(), strict=True)
     values = [np.linspace(low, high, discretise) for low, high in ends]
     return np.array(list(itertools.product(*values)), dtype=space.dtype).reshape(-1, *space.shape)
+
+
+def is_text(space: gymnasium.Space) -> bool:
+    """Whether its elements are words, in Gymnasium's own space or in one like MiniGrid's missions."""
+    return isinstance(space, spaces.Text) or (space.dtype is not None and space.dtype.kind == "U")
 
 
 def one_line(space: gymnasium.Space) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
@@ -51,11 +53,17 @@ def from_dataset(path: Path, agent: Visr) -> Rewards:
         )
     if seen.dtype.kind not in "iufb" or reward.dtype.kind not in "iufb":
         raise UserError(f"{path} holds something other than numbers; it needs arrays of numbers.")
+    if isinstance(space, spaces.Discrete) and not _are_states(seen, int(space.n)):
+        raise UserError(f"{path}: observations must be whole numbers from 0 to {space.n - 1}.")
     episode = arrays.get("episodes", np.arange(len(reward)) // 100)
     if episode.shape != reward.shape or episode.dtype.kind not in "iu":
         raise UserError(f"{path}: `episodes` must be a whole number for every step.")
     phi = features(agent, seen.astype(space.dtype))
     return Rewards(phi, reward.astype(np.float64), episode.astype(np.intp), [])
+
+
+def _are_states(seen: NDArray, num_states: int) -> bool:
+    return seen.dtype.kind in "iu" and bool(((seen >= 0) & (seen < num_states)).all())
 
 
 def _read(path: Path) -> dict[str, NDArray]:
@@ -74,7 +82,14 @@ def _read(path: Path) -> dict[str, NDArray]:
                         file, allow_pickle=False
                     )
             return arrays
-    except (zipfile.BadZipFile, ValueError, EOFError, NotImplementedError, MemoryError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        ValueError,
+        EOFError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
         raise UserError(f"{path} is not an .npz file of plain arrays ({error}).") from None
 
 
