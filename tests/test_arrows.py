@@ -34,7 +34,19 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("agents", "config", "envs", "errors", "exporting", "ops", "policy", "presets"),
         *("pretraining", "run_dir", "tasks", "training", "types"),
     },
-    "bench": {"config", "envs", "presets", "pretraining", "run_dir", "training"},
+    "bench": {
+        *(
+            "agents",
+            "config",
+            "envs",
+            "ops",
+            "presets",
+            "pretraining",
+            "run_dir",
+            "training",
+            "types",
+        ),
+    },
     "commands": {
         *("api", "bench", "config", "envs", "errors", "presets", "pretraining", "report"),
         *("run_dir", "tasks"),

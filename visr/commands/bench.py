@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from visr.commands import options, output
-from visr.config import ATARI
+from visr.config import ATARI, MINATAR
 from visr.errors import UserError
 
-_SECONDS = {"grid": 20.0, "atari": 300.0}
+_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0}
 _GAME = "ALE/Pong-v5"
+_SMALL_GAME = "MinAtar/Breakout-v1"
 _NUM_ENVS = 32
 
 
@@ -21,18 +22,18 @@ _NUM_ENVS = 32
 class Options:
     """Measure the full training loop, and in the same run the bare cost of its networks' products.
 
-    `grid` compares with the matrix products; `atari` with the image torsos' passes, with the games alone
-    and with the loop in float32 and the default layout.
+    `grid` compares with the matrix products; `minatar` with the networks' passes and the games alone; `atari`
+    with the image torsos' passes, the games alone, and the loop in float32 and the default layout.
     """
 
-    what: Annotated[Literal["grid", "atari"], tyro.conf.Positional] = "grid"
+    what: Annotated[Literal["grid", "minatar", "atari"], tyro.conf.Positional] = "grid"
     """Which loop."""
     preset: str | None = None
-    """Whose networks and batches; by default the preset `grid` or `atari`."""
+    """Whose networks and batches; by default the preset `grid`, `minatar` or `atari`."""
     seconds: float | None = None
-    """About how long, by default 20 (grid) or 300 (atari); everything is measured at least once."""
+    """About how long, by default 20 (grid), 30 (minatar) or 300 (atari)."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None
-    """atari only: which game, by default ALE/Pong-v5."""
+    """Which game, by default ALE/Pong-v5 or MinAtar/Breakout-v1; the grid has none."""
     num_envs: int | None = None
     """atari only: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
     json: bool = False
@@ -46,7 +47,7 @@ def run(args: list[str]) -> int:
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
     preset = chosen.what if chosen.preset is None else chosen.preset
-    measure = _grid if chosen.what == "grid" else _atari
+    measure = {"grid": _grid, "minatar": _minatar, "atari": _atari}[chosen.what]
     result = measure(chosen, preset, seconds)
     if chosen.json:
         output.emit(result)
@@ -63,6 +64,17 @@ def _grid(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
     from visr.bench import grid
 
     return grid.measure(preset, seconds)
+
+
+def _minatar(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    env = _SMALL_GAME if chosen.env is None else chosen.env
+    if not env.startswith(MINATAR):
+        raise UserError(f"env = {env!r} is no MinAtar game; give one like {_SMALL_GAME}.")
+    if chosen.num_envs is not None:
+        raise UserError("--num-envs belongs to `visr bench atari`; leave it out for MinAtar.")
+    from visr.bench import minatar
+
+    return minatar.measure(preset, env, seconds)
 
 
 def _atari(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
