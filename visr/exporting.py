@@ -44,7 +44,9 @@ class Forgetful(GreedyPolicy):
 
     def forward(self, observation: Tensor) -> Tensor:
         """observation [N, ...] -> action [N]"""
-        return self._choose(self.psi.first_step(observation))
+        count = observation.shape[0]  # len() would fix the size of batches
+        nothing, memory = torch.full((count,), -1), torch.zeros(count, 0)
+        return self._choose(self.psi.step(observation, nothing, memory)[0])
 
 
 class Remembering(GreedyPolicy):

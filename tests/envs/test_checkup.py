@@ -27,10 +27,12 @@ class Odd(gymnasium.Env):
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
         super().reset(seed=seed)
         self.time = 0
-        return self._seen(), {}
+        return np.zeros(5, np.float32) if self.fault == "shape" else self._seen(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict]:
         self.time += 1
+        if self.fault == "a mistake":
+            raise KeyError("of\nmine")
         reward = {"NaN reward": np.nan, "no reward": 0.0}.get(self.fault, float(self.time))
         return self._seen(), reward, False, self.time == 5 and self.fault != "endless", {}
 
@@ -55,7 +57,7 @@ def odd() -> Iterator[Make]:
     """A function: a fault -> the id of an environment that has it."""
 
     def make(fault: str) -> str:
-        gymnasium.register("Odd-v0", entry_point=lambda: Odd(fault), disable_env_checker=True)
+        gymnasium.register("Odd-v0", entry_point=lambda **_: Odd(fault), disable_env_checker=True)
         return "Odd-v0"
 
     yield make
@@ -175,6 +177,18 @@ def test_an_environment_that_does_not_fit_ends_with_2_and_still_shows_all(odd: M
     assert answer.code == 2
     assert answer.out.count("\n") == 1
     assert "does not fit" in answer.out + answer.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"), [("a mistake", "(KeyError: 'of"), ("shape", "(ValueError: ")]
+)
+def test_an_environment_that_breaks_is_a_sentence_and_no_traceback(
+    odd: Make, fault: str, words: str
+):
+    answer = visr("doctor", odd(fault), "--steps", "40")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.count("\n") == 1
+    assert f"visr: Odd-v0 failed while it was played {words}" in answer.err
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def made() -> Iterator[Make]:
     ) -> GymEnvs:
         ids.append(f"Made{len(ids)}-v0")
         gymnasium.register(
-            ids[-1], entry_point=lambda: Made(space, shown, actions), disable_env_checker=True
+            ids[-1], entry_point=lambda **_: Made(space, shown, actions), disable_env_checker=True
         )
         env = envs.make_vec(RunConfig(env=ids[-1], gym=GymConfig(**settings)), 2)
         assert isinstance(env, GymEnvs)
@@ -350,7 +350,7 @@ def test_a_thousand_actions_are_not_too_many():
 
 
 def test_what_an_environment_says_while_it_is_built_becomes_a_sentence():
-    def broken() -> gymnasium.Env:
+    def broken(**_: Any) -> gymnasium.Env:
         raise RuntimeError("no screen\nanywhere.")
 
     gymnasium.register("Broken-v0", entry_point=broken)

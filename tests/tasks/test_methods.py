@@ -172,9 +172,8 @@ def test_steps_told_fifty_times_over_tell_nothing_new():
     reward = phi @ W + np.random.default_rng(1).normal(size=120)
     episode = np.arange(120) // 10
     once = methods.compare(Rewards(phi, reward, episode, []))
-    often = methods.compare(
-        Rewards(*(np.repeat(x, 50, axis=0) for x in (phi, reward, episode)), tried=[])
-    )
+    phis, told, numbers = (np.repeat(x, 50, axis=0) for x in (phi, reward, episode))
+    often = methods.compare(Rewards(phis, told, numbers, []))  # pyright: ignore
     for name, answer in once.answers.items():
         other = often.answers[name]
         assert np.allclose(answer.w, other.w)
@@ -182,7 +181,7 @@ def test_steps_told_fifty_times_over_tell_nothing_new():
         assert answer.steadiness == pytest.approx(other.steadiness)
         assert answer.r_squared == pytest.approx(other.r_squared)
     # as episodes of their own they would be believed
-    believed = Rewards(*(np.repeat(x, 50, axis=0) for x in (phi, reward)), np.arange(6_000), [])
+    believed = Rewards(phis, told, np.arange(6_000), [])  # pyright: ignore
     wide = np.ptp(once.answers["least squares"].interval, axis=0)
     narrow = np.ptp(methods.compare(believed).answers["least squares"].interval, axis=0)
     assert (narrow < wide / 3).all()

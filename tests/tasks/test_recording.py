@@ -224,7 +224,12 @@ def test_a_damaged_file_is_a_sentence(by_hand: Recording, tmp_path: Path, fault:
 
 
 def test_a_run_keeps_its_sample_and_makes_it_anew_where_it_is_missing(tiny: Any, tmp_path: Path):
-    fields = {"num_envs": 4, "num_actor_groups": 1, "batch_size": 2, "num_steps": 32}
+    fields: dict[str, Any] = {
+        "num_envs": 4,
+        "num_actor_groups": 1,
+        "batch_size": 2,
+        "num_steps": 32,
+    }
     config = settings(tiny, **fields)
     from visr import pretraining
 

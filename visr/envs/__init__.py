@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -121,6 +122,7 @@ def field_names(config: RunConfig) -> list[str]:
 
 def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
     id = config.env
+    _import_known(id)
     try:
         env = gymnasium.make_vec(
             id,
@@ -140,6 +142,16 @@ def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
     except UserError:
         env.close()
         raise
+
+
+_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
+"""Whose ids register only when their package is imported; a fixed list, as an id may come from a stranger."""
+
+
+def _import_known(id: str) -> None:
+    for prefix, package in _PACKAGES.items():
+        if id.startswith(prefix) and importlib.util.find_spec(package):
+            importlib.import_module(package)
 
 
 def _unknown(id: str) -> str:
