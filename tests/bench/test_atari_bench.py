@@ -123,7 +123,7 @@ def test_without_json_the_same_is_a_table(result: dict[str, Any], monkeypatch: p
         ("atari --env visr/Grid-v0", "'visr/Grid-v0'", "ALE/Pong-v5"),
         ("atari --env ALE/Pogn-v5", "'ALE/Pogn-v5'", "ALE/Pong-v5"),
         ("atari --wormholes 3", "--wormholes", "visr bench --help"),
-        ("pinball", "'pinball'", "'grid', 'atari'"),
+        ("pinball", "'pinball'", "'grid', 'minatar', 'atari'"),
         ("grid --env ALE/Pong-v5", "--env", "visr bench atari"),
         ("grid --num-envs 8", "--num-envs", "visr bench atari"),
     ],

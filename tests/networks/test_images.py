@@ -216,7 +216,9 @@ def test_an_image_is_no_table():
 
 
 def test_images_get_impala_and_a_memory_unless_told_otherwise():
-    psi: Any = new_agent().psi
-    assert sum(isinstance(m, nn.Conv2d) for m in psi.modules()) == 15
-    assert psi.memory_size == 512
+    for side, convolutions in ((20, 1), (32, 15)):  # small ones get MinAtar's torso
+        spec = EnvSpec(Box(0, 255, (4, side, side), np.uint8), num_actions=3)
+        psi: Any = Visr(RunConfig().agent, spec).psi
+        assert sum(isinstance(m, nn.Conv2d) for m in psi.modules()) == convolutions
+        assert psi.memory_size == 512
     assert new_agent(core="none").psi.memory_size == 0
