@@ -18,6 +18,12 @@ from visr.ops import gpi, sphere
 from visr.training.learner import Learner
 from visr.types import EnvSpec, Unroll
 
+
+def readout(psi: Any) -> Any:
+    """The last layer of the grid's psi."""
+    return psi.readout
+
+
 SPEC = EnvSpec(Discrete(9), num_actions=4)
 
 
@@ -164,7 +170,7 @@ def test_the_target_network_is_what_bootstraps(unroll: Unroll):
     before = agent.losses(unroll).psi.item()
     assert agent.target_psi is not None
     with torch.no_grad():
-        agent.target_psi.readout.bias.add_(1.0)
+        readout(agent.target_psi).bias.add_(1.0)
     assert agent.losses(unroll).psi.item() != pytest.approx(before, rel=1e-3)
 
 
@@ -184,12 +190,12 @@ def test_linear_decay_ends_at_a_step_size_of_zero(unroll: Unroll):
     agent = new_agent(learning_rate_decay="linear")
     learner = Learner(agent, total_updates=2)
     learner.update(unroll)
-    half = agent.psi.readout.weight.clone()
+    half = readout(agent.psi).weight.clone()
     learner.update(unroll)
-    assert not torch.equal(half, agent.psi.readout.weight)
+    assert not torch.equal(half, readout(agent.psi).weight)
     last = copy.deepcopy(agent.state_dict())
     learner.update(unroll)
-    assert torch.equal(last["psi.readout.weight"], agent.psi.readout.weight)
+    assert torch.equal(last["psi.readout.weight"], readout(agent.psi).weight)
 
 
 def test_phi_rests_after_its_own_number_of_updates(unroll: Unroll):
@@ -199,8 +205,8 @@ def test_phi_rests_after_its_own_number_of_updates(unroll: Unroll):
         learner.update(unroll)
     rested = copy.deepcopy(agent.state_dict())
     learner.update(unroll)
-    assert torch.equal(rested["phi.readout.weight"], agent.phi.readout.weight)
-    assert not torch.equal(rested["psi.readout.weight"], agent.psi.readout.weight)
+    assert torch.equal(rested["phi.readout.weight"], readout(agent.phi).weight)
+    assert not torch.equal(rested["psi.readout.weight"], readout(agent.psi).weight)
 
 
 def test_folding_w_into_the_readout_equals_forming_psi():

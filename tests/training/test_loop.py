@@ -15,6 +15,11 @@ from visr.training.loop import Loop, joined, total_updates
 from visr.training.unroll import Actor
 
 
+def readout(psi: Any) -> Any:
+    """The last layer of the grid's psi."""
+    return psi.readout
+
+
 def run_to_the_end(loop: Loop) -> dict[str, Tensor]:
     for _ in loop.rounds():
         pass
@@ -105,17 +110,17 @@ def test_actors_act_with_the_weights_of_the_rounds_start(
     acted: list[Tensor] = []
 
     def collect() -> Any:
-        acted.append(actor.psi.readout.weight.clone())
+        acted.append(readout(actor.psi).weight.clone())
         return original()
 
     original = actor.collect
     monkeypatch.setattr(actor, "collect", collect)
     for _ in range(3):
-        at_the_start = loop.agent.psi.readout.weight.clone()
+        at_the_start = readout(loop.agent.psi).weight.clone()
         next(loop.rounds())
         assert torch.equal(acted[-1], at_the_start)
     # The learner did move on meanwhile.
-    assert not torch.equal(loop.agent.psi.readout.weight, acted[-1])
+    assert not torch.equal(readout(loop.agent.psi).weight, acted[-1])
 
 
 def test_gpi_draws_new_neighbours_at_every_step(tiny: Any, monkeypatch: pytest.MonkeyPatch):
