@@ -18,7 +18,7 @@ from visr.ops import sphere
 from visr.pretraining import Recorder
 from visr.run_dir import RunDir
 from visr.training import devices
-from visr.training.loop import Loop
+from visr.training.loop import Loop, joined
 from visr.types import Unroll
 
 _TURNS = 5
@@ -48,7 +48,8 @@ def measure(preset: str, env: str, seconds: float) -> dict[str, Any]:
             recorder.add(next(rounds).metrics)
             return loop.num_learned_steps - before
 
-        unroll = loop.crews[0].collect()[0]
+        unroll = joined(loop.crews[0].collect())  # copies, which gradients may pass
+        assert unroll is not None
         jobs = (train, _networks(loop.agent, config, unroll), _games(config))
         rates = _take_turns(jobs, seconds / _TURNS / len(jobs))
         rounds.close()
