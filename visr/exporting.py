@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from visr.agents.visr import Visr, draw_policies
 from visr.errors import UserError
-from visr.networks import images
+from visr.networks import build, images
 from visr.run_dir import write_bytes
 from visr.tasks.task import Task
 
@@ -91,13 +91,8 @@ def _example(agent: Visr) -> Tensor:
     space = agent.spec.observation_space
     if not space.shape:
         return torch.zeros(2, dtype=torch.int64)
-    is_bytes = images_only(agent)
+    is_bytes = build.is_image(space)
     return torch.zeros(2, *space.shape, dtype=torch.uint8 if is_bytes else torch.float32)
-
-
-def images_only(agent: Visr) -> bool:
-    """Whether observations are pixels."""
-    return len(agent.spec.observation_space.shape or ()) == 3
 
 
 def _traced(policy: GreedyPolicy, inputs: tuple[Tensor, ...], names: list[str]) -> bytes:

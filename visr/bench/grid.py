@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from visr import config as configuration
 from visr import presets
+from visr.bench import training
 from visr.config import RunConfig
 from visr.envs.world import NUM_ACTIONS, GridWorld
-from visr.pretraining import Recorder
-from visr.run_dir import RunDir
 from visr.training.crew import group_sizes
-from visr.training.loop import Loop
 
 _TURNS = 5
 _ENDLESS = 10**12
@@ -32,25 +28,8 @@ def measure(preset: str, seconds: float) -> dict[str, float]:
     forward and backward, on as many threads as the loop uses, shared out perfectly.
     """
     config = configuration.replace(presets.get(preset), num_steps=_ENDLESS)
-    with tempfile.TemporaryDirectory() as directory:
-        recorder = Recorder(RunDir.create(Path(directory) / "run", config))
-        loop = Loop(config)
-        rounds = loop.rounds()
-        for _ in range(3):
-            next(rounds)
-
-        def train() -> int:
-            before = loop.num_learned_steps
-            current = next(rounds)
-            recorder.add(current.metrics)
-            now = loop.num_learned_steps
-            if now // config.training.log_every > before // config.training.log_every:
-                recorder.write(now, current.num_updates)
-            return now - before
-
+    with training.warm(config) as (_, train):
         full, limit = _take_turns(train, matrix_products(config), config, seconds / _TURNS / 2)
-        rounds.close()
-        recorder.close()
     return {
         "steps_per_second": full,
         "limit_steps_per_second": limit,

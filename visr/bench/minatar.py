@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,12 +11,11 @@ import torch
 from visr import config as configuration
 from visr import envs, presets
 from visr.agents.visr import Visr, draw_policies
+from visr.bench import training
 from visr.config import RunConfig
 from visr.ops import sphere
-from visr.pretraining import Recorder
-from visr.run_dir import RunDir
 from visr.training import devices
-from visr.training.loop import Loop, joined
+from visr.training.loop import joined
 from visr.types import Unroll
 
 _TURNS = 5
@@ -32,28 +29,15 @@ def measure(preset: str, env: str, seconds: float) -> dict[str, Any]:
     already; no game, no optimiser, no bookkeeping. All three take turns, so that noise slows them alike.
     """
     config = configuration.replace(presets.get(preset), env=env, **_ALIKE)
-    training = config.training
     # Whole rounds: as many environments as unrolls in a few updates.
-    num_envs = max(training.num_envs // training.batch_size, 1) * training.batch_size
+    wanted, batch_size = config.training.num_envs, config.training.batch_size
+    num_envs = max(wanted // batch_size, 1) * batch_size
     config = configuration.replace(config, num_envs=num_envs)
-    with tempfile.TemporaryDirectory() as directory:
-        recorder = Recorder(RunDir.create(Path(directory) / "run", config))
-        loop = Loop(config)
-        rounds = loop.rounds()
-        for _ in range(3):
-            next(rounds)
-
-        def train() -> int:
-            before = loop.num_learned_steps
-            recorder.add(next(rounds).metrics)
-            return loop.num_learned_steps - before
-
+    with training.warm(config) as (loop, train):
         unroll = joined(loop.crews[0].collect())  # copies, which gradients may pass
         assert unroll is not None
         jobs = (train, _networks(loop.agent, config, unroll), _games(config))
         rates = _take_turns(jobs, seconds / _TURNS / len(jobs))
-        rounds.close()
-        recorder.close()
     full, limit, games = rates
     return {
         "steps_per_second": full,

@@ -66,12 +66,14 @@ def run(args: list[str]) -> int:
     loaded = api.load(chosen.run, device=chosen.device)
     gpi = {"run": None, "gpi": True, "own": False}[chosen.policy]
     if loaded.world is None:
-        _refuse(chosen, ("gamma",), f"{loaded.config.env} has no exact values")
+        options.refuse(
+            chosen, ("gamma",), f"does not apply: {loaded.config.env} has no exact values"
+        )
         if chosen.task is None and gpi is not None:
             raise UserError("--policy goes with a task; phase two acts as the run was configured.")
         trials.evaluate(loaded, chosen, gpi)
         return 0
-    _refuse(chosen, _BY_EPISODES, "values on the grid are exact")
+    options.refuse(chosen, _BY_EPISODES, "does not apply: values on the grid are exact")
     if chosen.task is None:
         _show_families(loaded, chosen)
         return 0
@@ -84,13 +86,6 @@ def run(args: list[str]) -> int:
 
 
 _BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "seed", "clip_rewards")
-
-
-def _refuse(chosen: Options, names: tuple[str, ...], reason: str) -> None:
-    """An option that would do nothing is a mistake."""
-    for name in names:
-        if getattr(chosen, name) is not None:
-            raise UserError(f"--{name.replace('_', '-')} does not apply: {reason}; leave it out.")
 
 
 def task_file(loaded: Run, task: str) -> Path:

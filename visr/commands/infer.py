@@ -62,7 +62,9 @@ def run(args: list[str]) -> int:
     loaded = api.load(chosen.run, device=chosen.device)
     if loaded.world is None or api.is_general(chosen.reward):
         return _by_comparison(loaded, chosen)
-    _refuse(chosen, _GENERAL, "belongs to --reward env and other rewards of steps, not of cells")
+    options.refuse(
+        chosen, _GENERAL, "belongs to --reward env and other rewards of steps, not of cells"
+    )
     fields = {"centred": chosen.centred, "ridge": chosen.ridge}
     task = loaded.infer(chosen.reward, **{k: v for k, v in fields.items() if v is not None})
     path = _save(loaded, task, chosen)
@@ -77,11 +79,11 @@ _GENERAL = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
 
 
 def _by_comparison(loaded: Run, chosen: Options) -> int:
-    _refuse(
+    options.refuse(
         chosen, ("centred", "ridge"), "is for rewards of cells; elsewhere --method names a method"
     )
     if chosen.reward != "env":
-        _refuse(chosen, _GENERAL[:-1], "belongs to --reward env")
+        options.refuse(chosen, _GENERAL[:-1], "belongs to --reward env")
     task, compared, played = comparison.infer(loaded, chosen)
     path = _save(loaded, task, chosen)
     if chosen.json:
@@ -98,13 +100,6 @@ def _save(loaded: Run, task: Task, chosen: Options) -> Path:
     task.save(path)
     evaluation_of(path).unlink(missing_ok=True)  # it spoke of the task that was here before
     return path
-
-
-def _refuse(chosen: Options, names: tuple[str, ...], reason: str) -> None:
-    """An option that would do nothing is a mistake."""
-    for name in names:
-        if getattr(chosen, name) not in (None, False):
-            raise UserError(f"--{name.replace('_', '-')} {reason}; leave it out.")
 
 
 def _place(task: Task, name: str | None, run: RunDir) -> Path:

@@ -33,6 +33,13 @@ def parse(kind: type[T], args: list[str], verb: str, default: T | None = None) -
         raise UserError(_first_words(page.getvalue(), verb)) from None
 
 
+def refuse(chosen: object, names: tuple[str, ...], reason: str) -> None:
+    """An option that would do nothing is a mistake."""
+    for name in names:
+        if getattr(chosen, name) is not getattr(type(chosen), name):  # not as by default
+            raise UserError(f"--{name.replace('_', '-')} {reason}; leave it out.")
+
+
 def _first_words(page: str, verb: str) -> str:
     """What tyro complains of and what it would suggest, out of its framed page."""
     complaint, *others = _paragraphs(page) or ["the options could not be read"]

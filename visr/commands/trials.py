@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from visr import config as configuration
-from visr.commands import output
+from visr.commands import options, output
 from visr.errors import UserError
 from visr.run_dir import evaluation_of, write_json
 from visr.tasks.task import Task
@@ -36,10 +36,8 @@ def counts(**given: int | None) -> dict[str, int]:
 def _one_task(loaded: Run, chosen: Options, gpi: bool | None) -> None:
     from visr.commands.evaluate import task_file
 
-    for name in ("rewarded_steps", "rewarded_episodes", "clip_rewards"):
-        if getattr(chosen, name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise UserError(f"{flag} belongs to phase two; leave it out, or leave out the task.")
+    phase_two = ("rewarded_steps", "rewarded_episodes", "clip_rewards")
+    options.refuse(chosen, phase_two, "belongs to phase two, which takes no task")
     path = task_file(loaded, chosen.task or "")
     given = counts(episodes=chosen.episodes, seed=chosen.seed)
     fields: dict[str, Any] = {"num_episodes": given.get("episodes"), "seed": given.get("seed")}

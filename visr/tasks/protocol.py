@@ -30,8 +30,6 @@ _APART = 2**32
 UNTRAINED = "random policy"
 UNADAPTED = "@0 (a new task every 40 steps)"
 
-Note = Callable[[str], None]
-
 
 @dataclass(frozen=True, eq=False)
 class Rewarded:

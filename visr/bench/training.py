@@ -1,0 +1,40 @@
+"""The training loop, ready to be measured."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from visr.config import RunConfig
+from visr.pretraining import Recorder
+from visr.run_dir import RunDir
+from visr.training.loop import Loop
+
+_WARM_UP = 3
+
+
+@contextlib.contextmanager
+def warm(config: RunConfig) -> Iterator[tuple[Loop, Callable[[], int]]]:
+    """A loop past its first rounds, and the job of one more round, logging included: it returns the steps."""
+    every = config.training.log_every
+    with tempfile.TemporaryDirectory() as directory:
+        recorder = Recorder(RunDir.create(Path(directory) / "run", config))
+        loop = Loop(config)
+        rounds = loop.rounds()
+        for _ in range(_WARM_UP):
+            next(rounds)
+
+        def train() -> int:
+            before = loop.num_learned_steps
+            current = next(rounds)
+            recorder.add(current.metrics)
+            now = loop.num_learned_steps
+            if now // every > before // every:
+                recorder.write(now, current.num_updates)
+            return now - before
+
+        yield loop, train
+        rounds.close()
+        recorder.close()
