@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {"commands", "errors"},
     "__init__": {"api", "errors"},
+    "__main__": {"cli"},
 }
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
 LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "presets", "cli"}

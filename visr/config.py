@@ -319,7 +319,10 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
 
 
 def from_dict(data: Any) -> RunConfig:
-    """The inverse of `to_dict`, trusting nothing: unknown, missing or misfit fields are a UserError."""
+    """The inverse of `to_dict`, trusting nothing: unknown or misfit fields are a UserError.
+
+    A field that is missing was not there yet when the run was made; its default is what was done then.
+    """
     if not isinstance(data, dict) or not isinstance(data.get("env"), str):
         raise UserError("The configuration is not an object with an `env`; the run is damaged.")
     if unknown := sorted(set(data) - {"env", *SECTIONS}):
@@ -329,10 +332,10 @@ def from_dict(data: Any) -> RunConfig:
         )
     sections: dict[str, Any] = {}
     for section in SECTIONS:
-        values, kind = data.get(section), _section_class(section)
+        values, kind = data.get(section, {}), _section_class(section)
         names = {f.name for f in dataclasses.fields(kind)}
-        if not isinstance(values, dict) or set(values) != names:
-            odd = sorted(names ^ set(values)) if isinstance(values, dict) else [section]
+        if not isinstance(values, dict) or set(values) - names:
+            odd = sorted(set(values) - names) if isinstance(values, dict) else [section]
             raise UserError(
                 f"The configuration's section `{section}` does not fit this version of visr "
                 f"(see {', '.join(odd)}); use the version that wrote it, or train anew."
