@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def pretrain(
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
+    envs.trust(env)
     return Run(pretraining.start(path, config, observe))
 
 
@@ -70,7 +72,7 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
 
 def default_path(config: RunConfig) -> Path:
     """A place under runs/ that is still free."""
-    stem = config.env.replace("/", "-").lower()
+    stem = re.sub(r"\W+", "-", config.env).lower()
     candidates = (Path("runs") / f"{stem}-{number}" for number in range(1, 1_000_000))
     return next(path for path in candidates if not path.exists())
 

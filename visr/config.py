@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import re
 import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -94,6 +95,8 @@ class AgentConfig:
     """psi's memory: `auto` is an LSTM of 256 behind an image torso, none behind an MLP. phi never has one."""
     hidden_sizes: tuple[int, ...] = (100, 100)
     """Hidden layers of phi and of psi where the torso is an MLP."""
+    head_size: int = 256
+    """Units of psi's MLP per cumulant, behind an image torso or an LSTM."""
     normalise_observations: bool = True
     """Bring vectors of observations to mean 0 and deviation 1, by running statistics."""
     centred_features: bool = False
@@ -209,6 +212,7 @@ _AT_LEAST: dict[str, float] = {
     "max_game_steps": 1,
     "discretise": 0,
     "num_features": 2,
+    "head_size": 1,
     "gpi_samples": 1,
     "gpi_kappa": 0,
     "n_step": 1,
@@ -238,10 +242,12 @@ _POSITIVE = (
     "phi_adam_epsilon",
 )
 _FRACTIONS = ("epsilon", "gamma", "sticky_actions", "repeat_probability")
+_ENV = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[^:\s]+", re.ASCII)
 _LARGEST = 2**63 - 1
 """Of any whole number: what 64 bits hold."""
 _SIZES = (
-    *("height", "width", "num_features", "gpi_samples", "num_envs", "unroll_length", "batch_size"),
+    *("height", "width", "num_features", "head_size", "gpi_samples", "num_envs", "batch_size"),
+    "unroll_length",
     *("num_processes", "num_actor_groups", "frame_skip", "noop_max", "micro_batch", "num_threads"),
     *("num_rewarded_envs", "rewarded_window"),
 )
@@ -363,10 +369,10 @@ def _type_hints(kind: type) -> dict[str, Any]:
 
 
 def _check_env(env: Any) -> None:
-    """Gymnasium would import what stands before a colon, and a run may come from a stranger."""
-    if not isinstance(env, str) or ":" in env:
+    """An id, perhaps behind the module that registers it; nothing is imported here."""
+    if not isinstance(env, str) or not _ENV.fullmatch(env):
         raise UserError(
-            f"env = {env!r} must be an environment's plain id without a module to import; "
+            f"env = {env!r} must be an environment's id, or module:id for one of your own; "
             "`visr list envs` names some."
         )
 

@@ -81,6 +81,7 @@ def _plan(config: AgentConfig) -> build.Plan:
         hidden_sizes=config.hidden_sizes,
         centred=config.centred_features,
         normalise=config.normalise_observations,
+        head_size=config.head_size,
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from visr.commands import output, trials
+from visr.errors import UserError
 
 if TYPE_CHECKING:
     from visr.api import Run
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Scores]]:
     """Compare the methods, play each if asked to, and make the chosen one a task."""
+    playing = trials.counts(trials=chosen.trials)
+    if playing and not chosen.evaluate:
+        raise UserError(
+            f"trials = {chosen.trials} says how often to play; give --evaluate with it."
+        )
     given: dict[str, Any] = trials.counts(
         num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed
     )
@@ -33,9 +39,12 @@ def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Sco
 
 
 def _played(loaded: Run, chosen: Options, compared: Comparison) -> dict[str, Scores]:
+    from visr.tasks import protocol
+
     scores = {}
     for name in compared.answers:
-        scores[name] = loaded.try_task(loaded.task_of(compared, name, name))
+        task = loaded.task_of(compared, name, name)
+        scores[name] = loaded.try_task(task, num_episodes=chosen.trials or protocol.NUM_TRIALS)
         if not chosen.json:
             output.say(f"{name}: {scores[name].mean:,.2f}")
     return scores
@@ -63,6 +72,7 @@ def _method(answer: Answer, scores: Scores | None) -> dict[str, Any]:
     }
     if scores is not None:
         content |= {"mean_return": scores.mean, "interval_of_mean": list(interval(scores))}
+        content["scores"] = scores.scores
     return content
 
 

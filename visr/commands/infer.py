@@ -31,7 +31,9 @@ class Options:
     method: str = "best"
     """Whose w becomes the task: least squares, ridge, centred, centred ridge, random search, or best."""
     evaluate: bool = False
-    """Play 30 episodes with every method's w, and say what they scored."""
+    """Play episodes with every method's w, and say what they scored."""
+    trials: int | None = None
+    """With --evaluate: episodes for each method; by default 30, the paper's."""
     name: str | None = None
     """Name of the task in the run; by default made from the reward."""
     out: str | None = None
@@ -75,7 +77,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-_GENERAL = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
+_GENERAL = ("clip_rewards", "episodes", "steps", "seed", "evaluate", "trials")
 
 
 def _by_comparison(loaded: Run, chosen: Options) -> int:

@@ -51,6 +51,7 @@ class Plan:
     hidden_sizes: tuple[int, ...]
     centred: bool
     normalise: bool
+    head_size: int = 256
 
 
 def features(spec: EnvSpec, plan: Plan) -> nn.Module:
@@ -66,11 +67,12 @@ def successor_features(spec: EnvSpec, plan: Plan) -> SuccessorFeatures:
     space, d, num_actions = spec.observation_space, plan.num_features, spec.num_actions
     if is_image(space):
         body = _image_torso(spec, plan.torso)
-        return DeepSuccessorFeatures(body, d, num_actions, lstm=plan.core != "none")
+        lstm = plan.core != "none"
+        return DeepSuccessorFeatures(body, d, num_actions, lstm=lstm, head_size=plan.head_size)
     _refuse_image_torso(spec, plan.torso)
     if plan.core == "lstm":
         body = MlpTorso(space, plan.hidden_sizes, plan.normalise)
-        return DeepSuccessorFeatures(body, d, num_actions, lstm=True)
+        return DeepSuccessorFeatures(body, d, num_actions, lstm=True, head_size=plan.head_size)
     return MlpSuccessorFeatures(spec, d, plan.hidden_sizes, plan.normalise)
 
 

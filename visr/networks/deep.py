@@ -11,7 +11,6 @@ from visr.networks.successor import FoldedReadout, SuccessorFeatures
 from visr.networks.torsos import initialise, linear
 from visr.ops import sphere
 
-_HEAD_SIZE = 256
 _TASK_SIZE = 32
 _RATE = 0.01
 """Of the running mean, per pass."""
@@ -54,9 +53,18 @@ class DeepSuccessorFeatures(SuccessorFeatures):
     The MLPs' first layers read concat(trunk, task): the sum of a layer on each, for all cumulants at once.
     """
 
-    def __init__(self, torso: nn.Module, num_features: int, num_actions: int, lstm: bool) -> None:
+    def __init__(
+        self,
+        torso: nn.Module,
+        num_features: int,
+        num_actions: int,
+        *,
+        lstm: bool,
+        head_size: int = 256,
+    ) -> None:
         super().__init__()
         self.num_actions, self.num_features = num_actions, num_features
+        self.head_size = head_size
         self.torso = torso
         size: int = torso.size  # pyright: ignore
         self.core = Lstm(size + num_actions) if lstm else None
@@ -65,12 +73,12 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         self.task = nn.Sequential(
             linear(num_features, _TASK_SIZE), nn.ReLU(), linear(_TASK_SIZE, _TASK_SIZE)
         )
-        width, fan_in = num_features * _HEAD_SIZE, size + _TASK_SIZE
+        width, fan_in = num_features * head_size, size + _TASK_SIZE
         self.from_trunk = linear(size, width, fan_in=fan_in)
         self.from_task = linear(_TASK_SIZE, width, fan_in=fan_in, bias=False)
-        self.readout = nn.Parameter(torch.empty(num_features, _HEAD_SIZE, num_actions))
+        self.readout = nn.Parameter(torch.empty(num_features, head_size, num_actions))
         self.bias = nn.Parameter(torch.zeros(num_features, num_actions))
-        initialise(self.readout, _HEAD_SIZE)
+        initialise(self.readout, head_size)
 
     def trunk(
         self, observation: Tensor, previous_action: Tensor, memory: Tensor
@@ -88,7 +96,7 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
         units = (self.from_trunk(hidden) + self.from_task(self.task(w))).relu()
         batch = units.shape[:-1]
-        units = units.reshape(-1, self.num_features, _HEAD_SIZE).transpose(0, 1)
+        units = units.reshape(-1, self.num_features, self.head_size).transpose(0, 1)
         psi = torch.baddbmm(self.bias.unsqueeze(1), units, self.readout)
         return psi.permute(1, 2, 0).reshape(*batch, self.num_actions, self.num_features)
 
