@@ -67,6 +67,7 @@ def _method(answer: Answer, scores: Scores | None) -> dict[str, Any]:
         "w": answer.w.tolist(),
         "r_squared": answer.r_squared,
         "condition_number": answer.condition_number,
+        "expected_return": answer.expected_return,
         "interval": answer.interval.tolist(),
         "steadiness": answer.steadiness,
     }
@@ -89,6 +90,9 @@ def show(
 ) -> None:
     """A table, then words."""
     header = ["method", "R^2 held out", "condition", "steadiness", "w"]
+    is_judged = any(answer.expected_return is not None for answer in compared.answers.values())
+    if is_judged:
+        header.insert(1, "neighbours' return")
     if played:
         header.insert(1, "mean return (95 %)")
     rows = []
@@ -102,6 +106,8 @@ def show(
             f"{answer.steadiness:.2f}",
             _numbers(answer),
         ]
+        if is_judged:
+            row.insert(1, f"{answer.expected_return:,.2f}")
         if played:
             low, high = interval(played[name])
             row.insert(1, f"{played[name].mean:,.2f} ({low:,.2f} to {high:,.2f})")

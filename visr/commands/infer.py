@@ -29,7 +29,8 @@ class Options:
     reward: str
     """env (its own), FILE.npz, "angle < 0.1"; on the grid boxes:SEED, goal:ROW,COL, FILE.npy, FILE.csv."""
     method: str = "best"
-    """Whose w becomes the task: least squares, ridge, centred, centred ridge, random search, or best."""
+    """Whose w becomes the task: least squares, ridge, centred, centred ridge, random search, smoothed search
+    (of whole episodes; both with `env`), or best."""
     evaluate: bool = False
     """Play episodes with every method's w, and say what they scored."""
     trials: int | None = None
