@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from visr import config as configuration
 from visr import envs, exporting, policy, presets, pretraining
+from visr.agents import roster
+from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
@@ -29,6 +31,7 @@ from visr.tasks import (
     protocol,
     recording,
     rewards,
+    skills,
     sources,
 )
 from visr.tasks.evaluation import Evaluation
@@ -88,11 +91,21 @@ class Run:
         newest = checkpoint.newest(run_dir)
         self.num_steps = int(newest.stem)
         """The age of the weights: steps of reward-free training."""
-        agent = Visr(self.config.agent, spec).requires_grad_(False)
+        agent = roster.new(self.config.agent, spec).requires_grad_(False)
         checkpoint.restore_agent(agent, newest)
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
         self.world = GridWorld.from_config(self.config.grid) if self.config.env == GRID else None
+
+    @property
+    def visr(self) -> Visr:
+        """The agent, where it is VISR: the one with features that tasks can be inferred in."""
+        if not isinstance(self.agent, Visr):
+            raise UserError(
+                f"{self.path} holds a {self.config.agent.algorithm} agent, which infers no tasks; "
+                "`visr evaluate` without a task shows what it can do."
+            )
+        return self.agent
 
     @property
     def path(self) -> Path:
@@ -115,6 +128,7 @@ class Run:
         the recorded sample; an .npz file of observations and rewards. `method` is one of `compare`'s,
         or "best"; `fields` is `clip_rewards`, for "env".
         """
+        _ = self.visr  # others have no features that a reward could be expressed in
         if self.world is None or callable(reward) or is_general(reward):
             compared = self.compare(reward, **fields)  # pyright: ignore
             return self.task_of(compared, method, _name_of(reward))
@@ -124,7 +138,7 @@ class Run:
         else:
             wanted = rewards.from_array(reward, world)  # pyright: ignore
         task = infer.by_regression(
-            families.features(self.agent, world)[world.free],
+            families.features(self.visr, world)[world.free],
             wanted.values[world.free],
             self._inferring(fields).inference,
             name=wanted.name,
@@ -147,7 +161,7 @@ class Run:
         **counts: int,
     ) -> methods.Comparison:
         """Every method's answer on the same steps; `counts` are `meet_rewards`'s, for "env"."""
-        config = self.config
+        config, _ = self.config, self.visr
         clip = config.inference.clip_rewards if clip_rewards is None else clip_rewards
         if isinstance(reward, str) and reward == ENV_REWARD:
             return methods.compare(sources.from_environment(self.meet_rewards(**counts), clip))
@@ -156,7 +170,7 @@ class Run:
                 'clip_rewards and counts belong to the environment\'s own reward, "env".'
             )
         if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
-            return methods.compare(sources.from_dataset(Path(reward), self.agent))
+            return methods.compare(sources.from_dataset(Path(reward), self.visr))
         if not isinstance(reward, str) and not callable(reward):
             raise UserError(
                 f'{type(reward).__name__} is no reward for {config.env}; give "env", an expression, a '
@@ -182,7 +196,7 @@ class Run:
                 f"No sample of {self.config.env} was kept, as its observations are large or recorded_steps "
                 "is 0; use --reward env, or an .npz file of observations and rewards."
             )
-        recorded = recording.record(self.agent, self.config, num_steps)
+        recorded = recording.record(self.visr, self.config, num_steps)
         recording.save(path, recorded)
         return recorded
 
@@ -226,7 +240,7 @@ class Run:
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; observations come as networks take them."""
-        return exporting.export(self.agent, self._checked(task), path, gpi, seed)
+        return exporting.export(self.visr, self._checked(task), path, gpi, seed)
 
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
@@ -238,17 +252,20 @@ class Run:
     ) -> Evaluation:
         """The exact worth of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
-        return families.evaluate(self.agent, self._require_world(), self._checked(task), gamma, gpi)
+        return families.evaluate(self.visr, self._require_world(), self._checked(task), gamma, gpi)
 
     def evaluate_families(self, *, gamma: float = exact.GAMMA) -> dict[str, float]:
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
         self._require_world()
-        return families.Evaluator(self.config, gamma).scores(self.agent)
+        exact = families.Evaluator(self.config, gamma)
+        if isinstance(self.agent, Diayn):
+            return skills.exact_scores(self.agent, exact)
+        return exact.scores(self.visr)
 
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
         """phi of each observation: [N, d], unit length."""
         with torch.inference_mode():
-            return self.agent.phi(self._tensor(observations)).cpu().numpy()
+            return self.visr.phi(self._tensor(observations)).cpu().numpy()
 
     def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
         """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
@@ -262,7 +279,7 @@ class Run:
             )
         with torch.inference_mode():
             w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
-            return self.agent.psi(states, w_tensor).cpu().numpy()
+            return self.visr.psi(states, w_tensor).cpu().numpy()
 
     def _tensor(self, observations: ArrayLike) -> torch.Tensor:
         """Observations [...] as the networks take them; the grid's may be of any shape."""
@@ -280,10 +297,10 @@ class Run:
         return self.world
 
     def _checked(self, task: Task) -> Task:
-        if len(task.w) != self.config.agent.num_features:
+        if len(task.w) != (size := self.config.agent.task_size):
             raise UserError(
                 f"The task `{task.name}` has {len(task.w)} features and this run has "
-                f"{self.config.agent.num_features}; infer it with this run."
+                f"{size}; infer it with this run."
             )
         return task
 

@@ -24,6 +24,9 @@ ATARI = "ALE/"
 MINATAR = "MinAtar/"
 """How the ids of MinAtar's games begin."""
 
+Algorithm = Literal["visr", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform"]
+"""The agents; `docs/agents.md` has their sources."""
+
 
 @dataclass(frozen=True)
 class GridConfig:
@@ -81,8 +84,10 @@ class GymConfig:
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """VISR: what is learnt, and how the agent acts."""
+    """What is learnt, and how the agent acts; fields of other algorithms than the chosen one are ignored."""
 
+    algorithm: Algorithm = "visr"
+    """What psi sums: VISR's phi, or for a baseline the reward, a constant, a skill's log q, an error."""
     num_features: int = 5
     """d: the length of phi, psi's cumulants and w."""
     features: Literal["learned", "random"] = "learned"
@@ -129,6 +134,29 @@ class AgentConfig:
     """Steps after which phi rests, its step size falling linearly until then; 0: it learns to the end."""
     learning_rate_decay: Literal["none", "linear"] = "none"
     """Step sizes stay constant, or fall linearly to zero over `num_steps`."""
+    constant_reward: float = 0.01
+    """Pos-Reward NSQ: what every step is worth; over an endless life these sum to 1."""
+    num_skills: int = 5
+    """DIAYN: how many skills are learnt."""
+    diayn_subtract_prior: bool = True
+    """DIAYN: reward log q(z | s') - log p(z), as published; else log q(z | s') as VISR's paper derives it."""
+    curiosity_size: int = 512
+    """Curiosity: units of its features and of the layers of its models."""
+
+    @property
+    def task_size(self) -> int:
+        """Length of what psi is told to pursue: w, a one-hot skill, or a 1."""
+        return {"visr": self.num_features, "diayn": self.num_skills}.get(self.algorithm, 1)
+
+    @property
+    def num_cumulants(self) -> int:
+        """How many sums psi predicts."""
+        return self.num_features if self.algorithm == "visr" else 1
+
+    @property
+    def exploration(self) -> float:
+        """Probability of a random action while acting."""
+        return 1.0 if self.algorithm == "uniform" else self.epsilon
 
 
 @dataclass(frozen=True)
@@ -218,6 +246,8 @@ _AT_LEAST: dict[str, float] = {
     "n_step": 1,
     "target_period": 1,
     "phi_num_steps": 0,
+    "num_skills": 2,
+    "curiosity_size": 1,
     "num_steps": 1,
     "num_envs": 1,
     "unroll_length": 1,
@@ -249,7 +279,7 @@ _SIZES = (
     *("height", "width", "num_features", "head_size", "gpi_samples", "num_envs", "batch_size"),
     "unroll_length",
     *("num_processes", "num_actor_groups", "frame_skip", "noop_max", "micro_batch", "num_threads"),
-    *("num_rewarded_envs", "rewarded_window"),
+    *("num_rewarded_envs", "rewarded_window", "num_skills", "curiosity_size"),
 )
 _LARGEST_SIZE = 10**6
 """Of what is held in memory, and of a hidden layer: a slip of the finger, not a wish."""

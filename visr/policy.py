@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from visr.agents.pilot import Pilot
-from visr.agents.visr import Visr
+from visr.agents.values import Values
 from visr.envs import Dialect
 from visr.envs.gym import is_text
 from visr.errors import UserError
@@ -28,7 +28,7 @@ class Policy:
 
     def __init__(
         self,
-        agent: Visr,
+        agent: Values,
         task: Task,
         dialect: Dialect,
         gpi: bool,
@@ -90,7 +90,7 @@ class Policy:
         return spoken[0].item() if spoken.ndim == 1 else spoken[0]
 
 
-def observations(agent: Visr, dialect: Dialect, given: Any) -> tuple[torch.Tensor, bool]:
+def observations(agent: Values, dialect: Dialect, given: Any) -> tuple[torch.Tensor, bool]:
     """Observations as the networks take them, [N, ...], and whether it was a single one.
 
     What is no observation of this environment is refused.

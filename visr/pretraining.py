@@ -16,11 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from visr.agents.diayn import Diayn
+from visr.agents.roster import Agent
 from visr.agents.visr import Visr
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows, writing
-from visr.tasks import families, portrait, recording
+from visr.tasks import families, portrait, recording, skills
 from visr.training import checkpoint
 from visr.training.learner import within
 from visr.training.loop import Loop
@@ -68,7 +70,9 @@ def _record(run: RunDir, loop: Loop) -> None:
     """Keep a reward-free sample, where observations are small; the grid needs none: its states are known."""
     config, num_steps = loop.config, loop.config.inference.recorded_steps
     wanted = num_steps and config.env != GRID and not run.recorded.exists()
-    if wanted and recording.is_possible(loop.spec.observation_space, num_steps):
+    if not wanted or not isinstance(loop.agent, Visr):
+        return
+    if recording.is_possible(loop.spec.observation_space, num_steps):
         recording.save(run.recorded, recording.record(loop.agent, config, num_steps))
 
 
@@ -230,16 +234,25 @@ def _stopped(run: RunDir, loop: Loop, recorder: Recorder, signal_number: int) ->
 
 
 def _evaluate(
-    run: RunDir, exact: families.Evaluator, agent: Visr, num_steps: int, recorder: Recorder
+    run: RunDir, exact: families.Evaluator, agent: Agent, num_steps: int, recorder: Recorder
 ) -> dict[str, float]:
     try:
-        scores = exact.scores(agent)
+        scores = _exact_scores(exact, agent)
     except UserError:  # features that are all alike reward every policy alike: nothing to measure
         return {}
+    if not scores:  # an agent that pursues one thing has no tasks to be good at
+        return {}
     append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
-    portrait.save(run, portrait.draw(agent, exact))
+    if isinstance(agent, Visr):
+        portrait.save(run, portrait.draw(agent, exact))
     recorder.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)
     return scores
+
+
+def _exact_scores(exact: families.Evaluator, agent: Agent) -> dict[str, float]:
+    if isinstance(agent, Visr):
+        return exact.scores(agent)
+    return skills.exact_scores(agent, exact) if isinstance(agent, Diayn) else {}
 
 
 def _crossed(before: int, now: int, every: int) -> bool:

@@ -54,9 +54,7 @@ class Clockwork(gymnasium.vector.VectorEnv[Any, Any, Any]):
 class Passenger:
     """In a pilot's seat: writes down what it is told and does nothing."""
 
-    agent: Any = field(
-        default_factory=lambda: SimpleNamespace(config=SimpleNamespace(num_features=2))
-    )
+    agent: Any = field(default_factory=lambda: SimpleNamespace(config=SimpleNamespace(task_size=2)))
     tasks: list[list[float]] = field(default_factory=list)
     """The first component of each environment's task, at every step."""
     starts: list[list[bool]] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """n-step Q-learning of summed cumulants: the rule VISR shares with its baselines.
 
-What is summed is an argument. Values are read out as psi . w; a scalar agent has one feature and w = 1.
+What is summed is an argument. Values are read out as psi . w; a scalar agent has one feature and a w that
+sums to 1: just 1, or a one-hot skill.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr.agents.visr import Visr, draw_policies
+from visr.agents.values import Values
+from visr.agents.visr import draw_policies
 from visr.ops import gpi as improvement
 
 
@@ -16,7 +17,7 @@ class Pilot:
 
     def __init__(
         self,
-        agent: Visr,
+        agent: Values,
         num_envs: int,
         *,
         epsilon: float,
@@ -27,7 +28,7 @@ class Pilot:
         self.device = agent.device
         self._random = random or torch.Generator().manual_seed(0)
         self._previous_action, self._memory = agent.psi.no_memory(num_envs)
-        self.w = torch.zeros(num_envs, agent.config.num_features)
+        self.w = torch.zeros(num_envs, agent.config.task_size)
         self.values = torch.zeros(num_envs, agent.spec.num_actions)
         """Q of every action in the last step, as the pilot saw it."""
 

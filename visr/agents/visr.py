@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import copy
-from typing import NamedTuple
-
 import torch
 from torch import Generator, Tensor, nn
 
 from visr.agents import n_step_q
+from visr.agents.values import Losses, Values, plan
 from visr.config import AgentConfig
 from visr.networks import build
-from visr.networks.successor import SuccessorFeatures
 from visr.ops import sphere
 from visr.types import EnvSpec, Unroll
 
 
-class Losses(NamedTuple):
-    """What an update minimises, and what it reports."""
-
-    psi: Tensor
-    phi: Tensor
-    metrics: dict[str, Tensor]
-
-
-class Visr(nn.Module):
-    """The networks of one agent and the losses that train them."""
+class Visr(Values):
+    """phi, psi and the losses that train them."""
 
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
-        super().__init__()
-        self.config, self.spec = config, spec
-        self.phi = build.features(spec, _plan(config))
-        self.psi = new_psi(config, spec)
-        self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
+        phi = build.features(spec, plan(config, config.num_features))
+        super().__init__(config, spec)
+        self.phi = phi
         if config.features == "random":
             self.phi.requires_grad_(False)
 
@@ -43,11 +30,7 @@ class Visr(nn.Module):
         )
         phi = self.phi(reached)
         reward = (phi * unroll.w).sum(dim=-1)
-        psi = _along(self.psi, unroll)
-        with torch.no_grad():
-            future = psi if self.target_psi is None else _along(self.target_psi, unroll)
-            target = n_step_q.targets(future, phi, unroll, self.config.gamma, self.config.n_step)
-        psi_loss = n_step_q.loss(psi, target, unroll)
+        psi_loss = self.loss(phi.detach(), unroll)
         phi_loss = -n_step_q.mean_over_steps(reward, unroll)
         metrics = {
             "psi_loss": psi_loss.detach(),
@@ -56,39 +39,9 @@ class Visr(nn.Module):
         }
         return Losses(psi_loss, phi_loss, metrics)
 
-    @property
-    def device(self) -> torch.device:
-        """Where the networks live."""
-        return next(self.psi.parameters()).device
-
-    @torch.no_grad()
-    def refresh_target(self) -> None:
-        """Copy psi into its target network."""
-        if self.target_psi is not None:
-            self.target_psi.load_state_dict(self.psi.state_dict())
-
-
-def new_psi(config: AgentConfig, spec: EnvSpec) -> SuccessorFeatures:
-    """psi as the configuration wants it, with fresh weights."""
-    return build.successor_features(spec, _plan(config))
-
-
-def _plan(config: AgentConfig) -> build.Plan:
-    return build.Plan(
-        num_features=config.num_features,
-        torso=config.torso,
-        core=config.core,
-        hidden_sizes=config.hidden_sizes,
-        centred=config.centred_features,
-        normalise=config.normalise_observations,
-        head_size=config.head_size,
-    )
-
-
-def _along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
-    """psi of every step of an unroll, [T + 1, B, actions, features]; a core starts from the stored memory."""
-    hidden, _ = psi.trunk(unroll.observation, unroll.previous_actions, unroll.memory)
-    return psi.heads(hidden, unroll.w)
+    def cumulant_parameters(self) -> list[nn.Parameter]:
+        """phi's, unless it stays as it began."""
+        return [p for p in self.phi.parameters() if p.requires_grad]
 
 
 def draw_policies(
@@ -99,7 +52,7 @@ def draw_policies(
     w [..., features] -> [..., 1 + samples, features], or [..., 1, features] without GPI
     """
     own = w.unsqueeze(-2)
-    if not (config.gpi if gpi is None else gpi):
+    if config.algorithm != "visr" or not (config.gpi if gpi is None else gpi):
         return own
     if config.gpi_distribution == "uniform":
         shape = (*w.shape[:-1], config.gpi_samples)

@@ -10,7 +10,8 @@ import torch
 
 from visr import config as configuration
 from visr import envs, presets
-from visr.agents.visr import Visr, draw_policies
+from visr.agents.roster import Agent
+from visr.agents.visr import draw_policies
 from visr.bench import training
 from visr.config import RunConfig
 from visr.ops import sphere
@@ -62,7 +63,7 @@ def _take_turns(jobs: tuple[Callable[[], int], ...], seconds: float) -> list[flo
     return [count / time_spent for count, time_spent in zip(steps, spent, strict=True)]
 
 
-def _networks(agent: Visr, config: RunConfig, unroll: Unroll) -> Callable[[], int]:
+def _networks(agent: Agent, config: RunConfig, unroll: Unroll) -> Callable[[], int]:
     """A round's passes: 40 steps of acting, then the gradients of every update."""
     length, num_envs, size = len(unroll.action), unroll.num_unrolls, config.training.batch_size
     w = sphere.uniform(num_envs, d=config.agent.num_features)

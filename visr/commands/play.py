@@ -87,12 +87,13 @@ def _check(chosen: Options) -> None:
 
 def _wanted(loaded: Run, task: str) -> tuple[np.ndarray, str]:
     """The w to pursue: a skill, a direction, or a saved task's."""
-    d = loaded.config.agent.num_features
+    d = loaded.config.agent.task_size
     kind, _, value = task.partition(":")
     if kind == "skill":
-        from visr.tasks.protocol import uniform_tasks
+        from visr.tasks.protocol import own_tasks
 
-        return uniform_tasks(d, _integer(value, task, 0, 2**31 - 1))(), task
+        seed = _integer(value, task, 0, 2**31 - 1)
+        return own_tasks(loaded.config.agent, seed)(), task
     if kind == "axis":
         axis = _integer(value.removeprefix("-"), task, 1, d)
         w = np.zeros(d, dtype=np.float32)
@@ -131,7 +132,7 @@ def _play(loaded: Run, chosen: Options, w: np.ndarray, name: str) -> list[tuple[
             w,
             num_episodes=chosen.episodes,
             max_steps=chosen.max_steps,
-            epsilon=config.agent.epsilon if chosen.epsilon is None else chosen.epsilon,
+            epsilon=config.agent.exploration if chosen.epsilon is None else chosen.epsilon,
             seed=chosen.seed,
             show=reel is not None,
         ):

@@ -155,7 +155,9 @@ def _show(directory: RunDir, as_json: bool) -> None:
     if "num_steps" in counts:
         rows += [("steps", f"{counts['num_steps']:,}")]
     if "intrinsic_reward" in metrics:
-        rows += [("phi(s').w", f"{metrics['intrinsic_reward']:.3f}")]
+        is_visr = directory.config().agent.algorithm == "visr"
+        name = "phi(s').w" if is_visr else "intrinsic reward"
+        rows += [(name, f"{metrics['intrinsic_reward']:.3f}")]
     rows += [
         (f"fraction of optimal, {name}", f"{evaluation[name]:.3f}")
         for name in ("span", "boxes", "goals")

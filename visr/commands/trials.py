@@ -78,10 +78,12 @@ def _phase_two(loaded: Run, chosen: Options) -> None:
         output.emit(content)
         return
     _table(loaded, [_row(scores) for scores in result.scores])
-    output.say(
-        f"{content['num_seen']:,} of {content['num_rewarded_steps']:,} rewarded steps had a reward; "
-        f"saved in {loaded.directory.phase_two}. Next: visr report {loaded.path}"
+    adapted = (
+        f"{content['num_seen']:,} of {content['num_rewarded_steps']:,} rewarded steps had a reward"
+        if content["num_rewarded_steps"]
+        else f"A {config.agent.algorithm} agent adapts to nothing"
     )
+    output.say(f"{adapted}; saved in {loaded.directory.phase_two}. Next: visr report {loaded.path}")
 
 
 def _row(scores: Scores) -> tuple[str, ...]:
@@ -98,9 +100,13 @@ def _row(scores: Scores) -> tuple[str, ...]:
     )
 
 
+def _kind(loaded: Run) -> str:
+    return "rewarded" if loaded.config.agent.algorithm == "nsq" else "reward-free"
+
+
 def _table(loaded: Run, rows: list[tuple[str, ...]]) -> None:
     output.table(
-        f"{loaded.config.env}, {loaded.num_steps:,} reward-free steps: raw scores of whole episodes",
+        f"{loaded.config.env}, {loaded.num_steps:,} {_kind(loaded)} steps: raw scores of whole episodes",
         rows,
         header=("way to act", "mean score", "of human", "human level", "episodes"),
     )

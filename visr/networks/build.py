@@ -54,26 +54,30 @@ class Plan:
     head_size: int = 256
 
 
-def features(spec: EnvSpec, plan: Plan) -> nn.Module:
+def features(spec: EnvSpec, plan: Plan, unit_length: bool = True) -> nn.Module:
     """phi for these observations."""
     if is_image(spec.observation_space):
-        return DeepFeatures(_image_torso(spec, plan.torso), plan.num_features, plan.centred)
+        torso = _image_torso(spec, plan.torso)
+        return DeepFeatures(torso, plan.num_features, plan.centred, unit_length)
     _refuse_image_torso(spec, plan.torso)
-    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise)
+    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise, unit_length)
 
 
-def successor_features(spec: EnvSpec, plan: Plan) -> SuccessorFeatures:
-    """psi for these observations."""
+def successor_features(
+    spec: EnvSpec, plan: Plan, task_size: int | None = None
+) -> SuccessorFeatures:
+    """psi for these observations; tasks are as long as features unless said otherwise."""
     space, d, num_actions = spec.observation_space, plan.num_features, spec.num_actions
     if is_image(space):
-        body = _image_torso(spec, plan.torso)
-        lstm = plan.core != "none"
-        return DeepSuccessorFeatures(body, d, num_actions, lstm=lstm, head_size=plan.head_size)
-    _refuse_image_torso(spec, plan.torso)
-    if plan.core == "lstm":
-        body = MlpTorso(space, plan.hidden_sizes, plan.normalise)
-        return DeepSuccessorFeatures(body, d, num_actions, lstm=True, head_size=plan.head_size)
-    return MlpSuccessorFeatures(spec, d, plan.hidden_sizes, plan.normalise)
+        body, lstm = _image_torso(spec, plan.torso), plan.core != "none"
+    else:
+        _refuse_image_torso(spec, plan.torso)
+        if plan.core != "lstm":
+            return MlpSuccessorFeatures(spec, d, plan.hidden_sizes, plan.normalise, task_size)
+        body, lstm = MlpTorso(space, plan.hidden_sizes, plan.normalise), True
+    return DeepSuccessorFeatures(
+        body, d, num_actions, lstm=lstm, task_size=task_size, head_size=plan.head_size
+    )
 
 
 def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso:

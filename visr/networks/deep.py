@@ -17,15 +17,18 @@ _RATE = 0.01
 
 
 class DeepFeatures(nn.Module):
-    """phi(o): a torso, a linear layer, unit length; no memory.
+    """phi(o): a torso, a linear layer, unit length unless told otherwise; no memory.
 
     Screens of one game look so alike that fresh features of all of them point the same way, and learning
     would only turn that way about. `centred` takes the batch's mean out of what the torso says, and a
     running mean when acting.
     """
 
-    def __init__(self, torso: nn.Module, num_features: int, centred: bool = False) -> None:
+    def __init__(
+        self, torso: nn.Module, num_features: int, centred: bool = False, unit_length: bool = True
+    ) -> None:
         super().__init__()
+        self.unit_length = unit_length
         self.torso = torso
         size: int = torso.size  # pyright: ignore
         self.readout = linear(size, num_features, bias=not centred)
@@ -37,7 +40,8 @@ class DeepFeatures(nn.Module):
         hidden = self.torso(observation)
         if self.mean is not None:
             hidden = hidden - (self._batch_mean(hidden) if torch.is_grad_enabled() else self.mean)
-        return sphere.normalise(self.readout(hidden))
+        phi = self.readout(hidden)
+        return sphere.normalise(phi) if self.unit_length else phi
 
     def _batch_mean(self, hidden: Tensor) -> Tensor:
         """While learning: the mean of this batch, which the running mean follows."""
@@ -60,6 +64,7 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         num_actions: int,
         *,
         lstm: bool,
+        task_size: int | None = None,
         head_size: int = 256,
     ) -> None:
         super().__init__()
@@ -71,7 +76,7 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         if self.core is not None:
             size, self.memory_size = self.core.size, 2 * self.core.size
         self.task = nn.Sequential(
-            linear(num_features, _TASK_SIZE), nn.ReLU(), linear(_TASK_SIZE, _TASK_SIZE)
+            linear(task_size or num_features, _TASK_SIZE), nn.ReLU(), linear(_TASK_SIZE, _TASK_SIZE)
         )
         width, fan_in = num_features * head_size, size + _TASK_SIZE
         self.from_trunk = linear(size, width, fan_in=fan_in)
@@ -102,6 +107,7 @@ class DeepSuccessorFeatures(SuccessorFeatures):
 
     def fold(self, w: Tensor) -> FoldedReadout:
         """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]"""
+        w = self.worth(w)
         weight = w[:, :, None, None] * self.readout
         return FoldedReadout(weight.flatten(1, 2), w @ self.bias)
 

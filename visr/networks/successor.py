@@ -63,6 +63,13 @@ class SuccessorFeatures(nn.Module, ABC):
         hidden [N, hidden], policies [N, P, features] -> [N, actions]
         """
 
+    def worth(self, w: Tensor) -> Tensor:
+        """What each cumulant counts for the task: w itself, or 1 where psi is a single value of any task.
+
+        [N, task size] -> [N, features]
+        """
+        return w if w.shape[-1] == self.num_features else w.new_ones(len(w), self.num_features)
+
     def step(
         self, observation: Tensor, previous_action: Tensor, memory: Tensor
     ) -> tuple[Tensor, Tensor]:
@@ -86,7 +93,7 @@ class SuccessorFeatures(nn.Module, ABC):
 
 
 class Features(nn.Module):
-    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length."""
+    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length unless told otherwise."""
 
     def __init__(
         self,
@@ -94,8 +101,10 @@ class Features(nn.Module):
         num_features: int,
         hidden_sizes: tuple[int, ...],
         normalise: bool = True,
+        unit_length: bool = True,
     ) -> None:
         super().__init__()
+        self.unit_length = unit_length
         space = spec.observation_space
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.observation = torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
@@ -115,7 +124,8 @@ class Features(nn.Module):
 
     def _embed(self, observation: Tensor) -> Tensor:
         hidden = (self.observation(observation) + self.bias).relu()
-        return sphere.normalise(self.readout(self.body(hidden)))
+        phi = self.readout(self.body(hidden))
+        return sphere.normalise(phi) if self.unit_length else phi
 
 
 class MlpSuccessorFeatures(SuccessorFeatures):
@@ -127,15 +137,17 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         num_features: int,
         hidden_sizes: tuple[int, ...],
         normalise: bool = True,
+        task_size: int | None = None,
     ) -> None:
         super().__init__()
         self.num_actions, self.num_features = spec.num_actions, num_features
+        task_size = task_size or num_features
         # One layer on concat(o, w) is the sum of a layer on o and a layer on w.
         self.observation = torsos.first_layer(
-            spec.observation_space, hidden_sizes[0], num_features, normalise
+            spec.observation_space, hidden_sizes[0], task_size, normalise
         )
-        fan_in = spaces.flatdim(spec.observation_space) + num_features
-        self.task = torsos.linear(num_features, hidden_sizes[0], fan_in=fan_in)
+        fan_in = spaces.flatdim(spec.observation_space) + task_size
+        self.task = torsos.linear(task_size, hidden_sizes[0], fan_in=fan_in)
         self.body = hidden_layers(hidden_sizes)
         self.readout = torsos.linear(hidden_sizes[-1], spec.num_actions * num_features)
 
@@ -158,7 +170,7 @@ class MlpSuccessorFeatures(SuccessorFeatures):
 
     def fold(self, w: Tensor) -> FoldedReadout:
         """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]"""
-        shape = (self.num_actions, self.num_features)
+        w, shape = self.worth(w), (self.num_actions, self.num_features)
         weight, bias = (
             self.readout.weight.unflatten(0, shape),
             self.readout.bias.unflatten(0, shape),

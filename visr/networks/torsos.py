@@ -40,14 +40,17 @@ class Normaliser(nn.Module):
     def forward(self, observation: Tensor) -> Tensor:
         """[..., size] -> the same, cut at 10 deviations; while learning it takes note of what it sees"""
         if torch.is_grad_enabled():
-            self._note(observation.detach().flatten(0, -2).double())
-        known = (self.spread / self.count.clamp(min=1)).sqrt().clamp(min=_SMALLEST_DEVIATION)
-        deviation = torch.where(self.count > 0, known, 1.0)
+            self.note(observation.detach().flatten(0, -2).double())
         centred = observation - self.mean.to(observation.dtype)
-        return (centred / deviation.to(observation.dtype)).clamp(-_FARTHEST, _FARTHEST)
+        return (centred / self.deviation().to(observation.dtype)).clamp(-_FARTHEST, _FARTHEST)
 
-    def _note(self, rows: Tensor) -> None:
-        """Merge a batch into the sums (Chan et al., 1979)."""
+    def deviation(self) -> Tensor:
+        """[size], of what was noted; 1 before anything was."""
+        known = (self.spread / self.count.clamp(min=1)).sqrt().clamp(min=_SMALLEST_DEVIATION)
+        return torch.where(self.count > 0, known, 1.0)
+
+    def note(self, rows: Tensor) -> None:
+        """Merge a batch [N, size] into the sums (Chan et al., 1979)."""
         count, mean = len(rows), rows.mean(dim=0)
         total, shift = self.count + count, mean - self.mean
         self.spread += (rows - mean).square().sum(

@@ -76,7 +76,7 @@ def play(
 ) -> list[Episode]:
     """Play exactly `num_episodes`, each in whichever environment is free, or until `max_steps` in all."""
     stage = _Stage(playing=np.full(env.num_envs, -1, dtype=np.intp))
-    tasks = np.zeros((env.num_envs, pilot.agent.config.num_features), dtype=np.float32)
+    tasks = np.zeros((env.num_envs, pilot.agent.config.task_size), dtype=np.float32)
     observation, _ = env.reset(seed=seed)
     starts, ended = np.ones(env.num_envs, dtype=np.bool_), np.zeros(env.num_envs, dtype=np.bool_)
     num_steps = 0

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from visr.agents.values import Values
 from visr.agents.visr import Visr, draw_policies
 from visr.config import GRID, RunConfig
 from visr.envs.world import GridWorld
@@ -71,6 +72,12 @@ class Evaluator:
         values = {key: self._values(policy, reward) for key, policy in policies.items()}
         return {k: float(((v - random) / (optimal - random)).mean()) for k, v in values.items()}
 
+    def fractions(self, name: str, policy: Ints) -> Floats:
+        """[tasks], of a policy [tasks, S] for each task of a fixed family."""
+        reward = self.families[name]
+        random, optimal = self._bounds(name, reward)
+        return (self._values(policy, reward) - random) / (optimal - random)
+
     def _values(self, policy: Ints, reward: Floats) -> Floats:
         values = exact.policy_values(self.world.transitions, policy, reward, self.gamma)
         return values @ self.world.start
@@ -105,7 +112,7 @@ def features(agent: Visr, world: GridWorld) -> Floats:
 
 
 @torch.inference_mode()
-def actions(agent: Visr, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) -> Ints:
+def actions(agent: Values, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) -> Ints:
     """The greedy policy for every task: w [K, d] -> [K, S].
 
     With GPI each state consults w and one fresh draw of neighbours, as one step of acting would.

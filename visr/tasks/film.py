@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 
 from visr import envs
 from visr.agents.pilot import Pilot
-from visr.agents.visr import Visr
+from visr.agents.values import Values
 from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.envs.atari import AtariGames
 from visr.envs.world import GridWorld
@@ -156,7 +156,7 @@ _PALETTE = np.array(
 
 @torch.inference_mode()
 def frames(
-    agent: Visr,
+    agent: Values,
     config: RunConfig,
     w: NDArray[np.floating],
     *,

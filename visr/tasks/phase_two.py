@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from visr import games
+from visr.agents.diayn import Diayn
+from visr.agents.values import Values
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir, write_json
-from visr.tasks import protocol
+from visr.tasks import protocol, skills
 from visr.tasks.protocol import Rewarded, Scores
 from visr.tasks.task import Task
 
@@ -30,7 +32,12 @@ class PhaseTwo:
 
 
 def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
-    """Regression and random search on the same data; where no reward was seen, search alone remains."""
+    """Regression and random search on the same data; where no reward was seen, search alone remains.
+
+    DIAYN has no features to regress on: it only searches, among its skills.
+    """
+    if config.agent.algorithm == "diayn":
+        return {"env-search": skills.by_search(seen, config)}
     tasks = {"env-search": protocol.by_search(seen, config)}
     try:
         return {"env-regression": protocol.by_regression(seen, config), **tasks}
@@ -39,7 +46,7 @@ def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
 
 
 def run(
-    agent: Visr,
+    agent: Values,
     config: RunConfig,
     *,
     num_episodes: int = protocol.NUM_EPISODES,
@@ -48,12 +55,19 @@ def run(
     seed: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> PhaseTwo:
-    """Meet rewards, infer by every method, judge each against no adaptation and random actions."""
-    note(f"meeting rewards: {num_episodes} episodes or {num_steps:,} steps")
-    seen = protocol.meet_rewards(
-        agent, config, num_episodes=num_episodes, num_steps=num_steps, seed=seed
-    )
-    tasks = infer_tasks(seen, config)
+    """Meet rewards, adapt in every way the agent can, judge each against no adaptation and random actions."""
+    seen, tasks = protocol.NOTHING, {}
+    if isinstance(agent, Visr | Diayn):
+        note(f"meeting rewards: {num_episodes} episodes or {num_steps:,} steps")
+        seen = protocol.meet_rewards(
+            agent,
+            config,
+            num_episodes=num_episodes,
+            num_steps=num_steps,
+            seed=seed,
+            choice=skills.in_turn(config.agent) if isinstance(agent, Diayn) else None,
+        )
+        tasks = infer_tasks(seen, config)
     scores = []
     for result in protocol.judge(agent, config, tasks, num_episodes=num_trials, seed=seed + 1):
         note(f"{result.name}: {result.mean:,.1f} over {len(result.scores)} episodes")
@@ -72,7 +86,7 @@ def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, An
         "num_rewarded_episodes": len(result.seen.episodes),
         "num_seen": int(np.count_nonzero(result.seen.reward)),
         "num_trials": len(result.scores[0].scores),
-        "epsilon": config.agent.epsilon,
+        "epsilon": config.agent.exploration,
         "clip_rewards": config.inference.clip_rewards,
         "random_score": game.random if game else None,
         "human_score": game.human if game else None,

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from visr import envs, games
 from visr.agents.pilot import Pilot
+from visr.agents.roster import draw_tasks
+from visr.agents.values import Values
 from visr.agents.visr import Visr
-from visr.config import RunConfig
+from visr.config import AgentConfig, RunConfig
 from visr.errors import UserError
 from visr.ops import sphere
 from visr.ops.regression import RewardSums, explained
@@ -29,15 +31,17 @@ _APART = 2**32
 """Between the seeds of tasks and of actions, so that they share no draws."""
 UNTRAINED = "random policy"
 UNADAPTED = "@0 (a new task every 40 steps)"
+AS_TRAINED = "as trained"
+"""The way to act of agents that pursue one thing only."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rewarded:
-    """What was seen with rewards on: 50 episodes, each with a task of its own."""
+    """What was seen with rewards on: 50 episodes, each with a task of its own; nothing without adaptation."""
 
     episodes: list[Episode]
     phi: NDArray[np.float32]
-    """[N, d], of the state that each step reached."""
+    """[N, d], of the state that each step reached; d = 0 for agents without features."""
     reward: NDArray[np.float32]
     """[N], raw."""
     episode: NDArray[np.intp]
@@ -66,16 +70,20 @@ class Scores:
         return float(np.std(self.scores, ddof=1) / math.sqrt(count)) if count > 1 else math.nan
 
 
+NOTHING = Rewarded([], np.empty((0, 0), np.float32), np.empty(0, np.float32), np.empty(0, np.intp))
+
+
 @torch.inference_mode()
 def meet_rewards(
-    agent: Visr,
+    agent: Values,
     config: RunConfig,
     *,
     num_episodes: int = NUM_EPISODES,
     num_steps: int = NUM_STEPS,
     seed: int = 0,
+    choice: Choice | None = None,
 ) -> Rewarded:
-    """Play with a uniform task per episode and write down phi(s') and r of every step."""
+    """Play with a task per episode, drawn as in training, and write down phi(s') and r of every step."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(seed + _APART)
     pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
@@ -83,15 +91,20 @@ def meet_rewards(
 
     def watch(moment: Moment) -> None:
         if len(moment.episode):
-            seen = torch.as_tensor(moment.reached, device=pilot.device)
-            phi.append(agent.phi(seen).cpu().numpy())
+            phi.append(_features(agent, moment.reached))
             reward.append(np.asarray(moment.reward, dtype=np.float32))
             which.append(moment.episode.copy())
 
-    choice = Choice(uniform_tasks(config.agent.num_features, seed))
+    choice = choice or Choice(own_tasks(config.agent, seed))
     episodes = play(pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
     env.close()
     return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
+
+
+def _features(agent: Values, observations: NDArray) -> NDArray[np.float32]:
+    if not isinstance(agent, Visr):
+        return np.empty((len(observations), 0), np.float32)
+    return agent.phi(torch.as_tensor(observations, device=agent.device)).cpu().numpy()
 
 
 def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -> Task:
@@ -132,7 +145,7 @@ def by_search(seen: Rewarded, config: RunConfig) -> Task:
 
 
 def try_task(
-    agent: Visr,
+    agent: Values,
     config: RunConfig,
     name: str,
     choice: Choice,
@@ -143,7 +156,7 @@ def try_task(
     seed: int = 1,
 ) -> Scores:
     """Play whole episodes and keep their raw scores."""
-    epsilon = config.agent.epsilon if epsilon is None else epsilon
+    epsilon = config.agent.exploration if epsilon is None else epsilon
     env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(seed + _APART)
     pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
@@ -156,19 +169,20 @@ def try_task(
 
 
 def judge(
-    agent: Visr,
+    agent: Values,
     config: RunConfig,
     tasks: dict[str, Task],
     *,
     num_episodes: int = NUM_TRIALS,
     seed: int = 1,
 ) -> Iterator[Scores]:
-    """Each task for 30 episodes; then no adaptation at all (@0), and uniformly random actions."""
-    d = config.agent.num_features
+    """Each task for 30 episodes; then no adaptation at all, and uniformly random actions."""
+    unadapted = Choice(own_tasks(config.agent, seed), config.training.unroll_length)
     ways: list[tuple[str, Choice, float | None]]
     ways = [(name, always(task), None) for name, task in tasks.items()]
-    ways.append((UNADAPTED, Choice(uniform_tasks(d, seed), config.training.unroll_length), None))
-    ways.append((UNTRAINED, Choice(uniform_tasks(d, seed)), 1.0))
+    if config.agent.algorithm != "uniform":
+        ways.append((UNADAPTED if config.agent.task_size > 1 else AS_TRAINED, unadapted, None))
+    ways.append((UNTRAINED, Choice(own_tasks(config.agent, seed)), 1.0))
     for name, choice, epsilon in ways:
         yield try_task(
             agent, config, name, choice, num_episodes=num_episodes, epsilon=epsilon, seed=seed
@@ -179,6 +193,12 @@ def always(task: Task) -> Choice:
     """One task for every episode."""
     w = task.w.astype(np.float32)
     return Choice(lambda: w)
+
+
+def own_tasks(config: AgentConfig, seed: int) -> Callable[[], NDArray[np.float32]]:
+    """Tasks as an agent draws them in training, one at a time."""
+    random = torch.Generator().manual_seed(seed)
+    return lambda: draw_tasks(config, 1, random)[0].numpy()
 
 
 def uniform_tasks(d: int, seed: int) -> Callable[[], NDArray[np.float32]]:

@@ -22,7 +22,7 @@ from visr.errors import UserError
 from visr.run_dir import write_bytes
 from visr.tasks import expression
 from visr.tasks.episodes import Choice, Moment, play
-from visr.tasks.protocol import uniform_tasks
+from visr.tasks.protocol import own_tasks
 
 _SIDE_BY_SIDE = 32
 _LARGEST = 2**28
@@ -97,7 +97,7 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
             seen = torch.as_tensor(moment.reached, device=pilot.device)
             phi.append(agent.phi(seen).cpu().numpy())
 
-    choice = Choice(uniform_tasks(config.agent.num_features, seed), config.training.unroll_length)
+    choice = Choice(own_tasks(config.agent, seed), config.training.unroll_length)
     play(pilot, env, choice, num_steps, seed=seed, max_steps=num_steps, watch=watch)
     env.close()
     joined = {

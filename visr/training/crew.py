@@ -16,7 +16,7 @@ from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
-from visr.agents.visr import new_psi
+from visr.agents.values import new_psi
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks.successor import SuccessorFeatures

@@ -8,16 +8,16 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from visr.agents.visr import Visr
+from visr.agents.roster import Agent
 from visr.types import Unroll
 
 
 class Learner:
-    """Adam with one group of parameters for psi and one for phi; the two losses share none."""
+    """Adam with a group of parameters for psi and one for what its cumulant is read from."""
 
     def __init__(
         self,
-        agent: Visr,
+        agent: Agent,
         total_updates: int,
         phi_updates: int = 0,
         micro_batch: int = 0,
@@ -91,16 +91,16 @@ def _share_left(num_updates: int, total: int) -> float:
     return max(0.0, 1 - num_updates / total) if total else 1.0
 
 
-def _parameter_groups(agent: Visr) -> list[dict[str, Any]]:
+def _parameter_groups(agent: Agent) -> list[dict[str, Any]]:
     config = agent.config
-    groups: list[tuple[nn.Module, float, float]] = [
-        (agent.psi, config.psi_learning_rate, config.psi_adam_epsilon)
+    groups: list[tuple[list[nn.Parameter], float, float]] = [
+        (list(agent.psi.parameters()), config.psi_learning_rate, config.psi_adam_epsilon)
     ]
-    if config.features == "learned":
-        groups.append((agent.phi, config.phi_learning_rate, config.phi_adam_epsilon))
+    if learns := agent.cumulant_parameters():
+        groups.append((learns, config.phi_learning_rate, config.phi_adam_epsilon))
     return [
-        {"params": list(network.parameters()), "lr": rate, "initial_lr": rate, "eps": epsilon}
-        for network, rate, epsilon in groups
+        {"params": parameters, "lr": rate, "initial_lr": rate, "eps": epsilon}
+        for parameters, rate, epsilon in groups
     ]
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from visr import envs
-from visr.agents.visr import Visr
+from visr.agents import roster
 from visr.config import RunConfig
 from visr.training import devices
 from visr.training.crew import muster, spec_of
@@ -149,12 +149,12 @@ class Loop:
             self.online.restart(self.num_steps)
 
 
-def new_agent(config: RunConfig, spec: EnvSpec) -> Visr:
+def new_agent(config: RunConfig, spec: EnvSpec) -> roster.Agent:
     """An agent whose initial weights depend on nothing but the seed."""
     seed = int(np.random.SeedSequence([config.training.seed, 0]).generate_state(1)[0])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Visr(config.agent, spec)
+        return roster.new(config.agent, spec)
 
 
 def total_updates(config: RunConfig) -> int:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from visr import envs
+from visr.agents.roster import Agent
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
@@ -18,10 +19,12 @@ from visr.types import Unroll
 class OnlineEvaluation:
     """Acts with the w of a regression on its own latest rewarded steps; the learner never sees it.
 
+    Agents that infer nothing act as they do in training: only their returns are of interest.
+
     phi changes while it watches: each step keeps the phi it had when it was played.
     """
 
-    def __init__(self, config: RunConfig, agent: Visr) -> None:
+    def __init__(self, config: RunConfig, agent: Agent) -> None:
         training = config.training
         self._config, size = config, training.num_rewarded_envs
         seed = int(np.random.SeedSequence([training.seed, 2]).generate_state(1)[0])
@@ -33,14 +36,15 @@ class OnlineEvaluation:
         self._finished: list[float] = []
         self._fit = {"r_squared": 0.0, "num_rewarded": 0.0}
 
-    def play(self, agent: Visr) -> None:
+    def play(self, agent: Agent) -> None:
         """One unroll with the task as it is known now, and what it teaches."""
         self.actor.refresh(agent.psi)
         unroll = self.actor.collect(self.task())
-        with torch.inference_mode():
-            phi = agent.phi(unroll.observation[1:].to(agent.device)).cpu()
-        happened = ~unroll.is_reset
-        self._remember(phi[happened], unroll.reward[happened])
+        if isinstance(agent, Visr):
+            with torch.inference_mode():
+                phi = agent.phi(unroll.observation[1:].to(agent.device)).cpu()
+            happened = ~unroll.is_reset
+            self._remember(phi[happened], unroll.reward[happened])
         self._count(unroll)
 
     def task(self) -> Tensor | None:

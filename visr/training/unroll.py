@@ -12,10 +12,10 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
+from visr.agents.roster import draw_tasks
 from visr.agents.visr import draw_policies
 from visr.config import ATARI, RunConfig
 from visr.networks.successor import SuccessorFeatures
-from visr.ops import sphere
 from visr.types import Unroll
 
 
@@ -53,10 +53,10 @@ class Actor:
         """Draw a task for every environment, or take the one given, and pursue it for one unroll."""
         agent, length = self._config.agent, self._config.training.unroll_length
         batch, random = self.env.num_envs, self._generator
-        w = sphere.uniform(batch, d=agent.num_features, generator=random)
+        w = draw_tasks(agent, batch, random)
         w = w if task is None else task.expand(batch, -1).contiguous()
         policies = draw_policies(agent, w.expand(length, *w.shape), random)
-        exploits = (torch.rand(length, batch, generator=random) >= agent.epsilon).numpy()
+        exploits = (torch.rand(length, batch, generator=random) >= agent.exploration).numpy()
         action = torch.randint(self.psi.num_actions, (length, batch), generator=random)
         unroll = self._empty_unroll(length, w, action)
         policies, readout = policies.to(self._device), self.psi.fold(w.to(self._device))

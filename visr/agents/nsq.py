@@ -1,0 +1,27 @@
+"""NSQ: n-step Q-learning of the game's own reward, clipped; the paper's supervised baseline.
+
+Mnih et al. (2016) for the rule; VISR's networks, exploration and optimiser, as in Hansen et al. (2020).
+"""
+
+from __future__ import annotations
+
+from torch import nn
+
+from visr.agents import n_step_q
+from visr.agents.values import Losses, Values
+from visr.types import Unroll
+
+
+class Nsq(Values):
+    """The one agent here that is trained on rewards."""
+
+    def losses(self, unroll: Unroll) -> Losses:
+        """c = r clipped to [-1, 1]"""
+        reward = unroll.reward.clamp(-1, 1)
+        loss = self.loss(reward.unsqueeze(-1), unroll)
+        seen = n_step_q.mean_over_steps(reward, unroll)
+        return Losses(loss, loss.new_zeros(()), {"psi_loss": loss.detach(), "reward": seen})
+
+    def cumulant_parameters(self) -> list[nn.Parameter]:
+        """None: rewards are given."""
+        return []

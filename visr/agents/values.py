@@ -1,0 +1,86 @@
+"""psi, its target network, and the n-step rule that trains them on whatever an agent sums."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from visr.agents import n_step_q
+from visr.config import AgentConfig
+from visr.networks import build
+from visr.networks.successor import SuccessorFeatures
+from visr.types import EnvSpec, Unroll
+
+
+class Losses(NamedTuple):
+    """What an update minimises, and what it reports."""
+
+    psi: Tensor
+    phi: Tensor
+    """Of what the cumulant is read from; 0 where that does not learn."""
+    metrics: dict[str, Tensor]
+
+
+class Values(nn.Module):
+    """The part that all agents share; each adds where its cumulant comes from."""
+
+    def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
+        super().__init__()
+        self.config, self.spec = config, spec
+        self.psi = new_psi(config, spec)
+        self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
+
+    def loss(self, cumulant: Tensor, unroll: Unroll, endless: bool = False) -> Tensor:
+        """sum_i (psi_i - y_i)^2 for a cumulant [T, B, features].
+
+        `endless` makes an episode's end a step like any other, and the new beginning what it leads to.
+        """
+        psi = _along(self.psi, unroll)
+        read = _without_ends(unroll) if endless else unroll
+        with torch.no_grad():
+            future = psi if self.target_psi is None else _along(self.target_psi, unroll)
+            target = n_step_q.targets(future, cumulant, read, self.config.gamma, self.config.n_step)
+        return n_step_q.loss(psi, target, read)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks live."""
+        return next(self.psi.parameters()).device
+
+    @torch.no_grad()
+    def refresh_target(self) -> None:
+        """Copy psi into its target network."""
+        if self.target_psi is not None:
+            self.target_psi.load_state_dict(self.psi.state_dict())
+
+
+def new_psi(config: AgentConfig, spec: EnvSpec) -> SuccessorFeatures:
+    """psi as the configuration wants it, with fresh weights."""
+    return build.successor_features(spec, plan(config, config.num_cumulants), config.task_size)
+
+
+def plan(config: AgentConfig, num_features: int, centred: bool | None = None) -> build.Plan:
+    """The configuration's networks, with so many outputs."""
+    return build.Plan(
+        num_features=num_features,
+        torso=config.torso,
+        core=config.core,
+        hidden_sizes=config.hidden_sizes,
+        centred=config.centred_features if centred is None else centred,
+        normalise=config.normalise_observations,
+        head_size=config.head_size,
+    )
+
+
+def _along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
+    """psi of every step of an unroll, [T + 1, B, actions, features]; a core starts from the stored memory."""
+    hidden, _ = psi.trunk(unroll.observation, unroll.previous_actions, unroll.memory)
+    return psi.heads(hidden, unroll.w)
+
+
+def _without_ends(unroll: Unroll) -> Unroll:
+    never = torch.zeros_like(unroll.is_reset)
+    return unroll._replace(terminated=never, truncated=never, is_reset=never)
