@@ -112,7 +112,10 @@ def read(path: Path) -> list[Row]:
     with reading(path):
         text = path.read_text(encoding="utf-8")
     try:
-        return [_row(values) for values in csv.DictReader(io.StringIO(text))]
+        reader = csv.DictReader(io.StringIO(text))
+        if missing := set(_COLUMNS) - set(reader.fieldnames or ()):
+            raise ValueError(f"it has no column {min(missing)}")
+        return [_row(values) for values in reader]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(
             f"{path} is damaged ({error}); restore it, or move its directory away and start anew."
