@@ -17,7 +17,7 @@ from visr.cli import main
 from visr.reproduce import ledger
 
 ARGUMENTS = ["reproduce", "minatar", "--games", "breakout", "--seeds", "0", "--num-steps", "10000"]
-ARGUMENTS += ["--only", "visr", "diayn-5", "uniform", "--rewarded-steps", "300", "--trials", "2"]
+ARGUMENTS += ["--only", "diayn-5", "--rewarded-steps", "300", "--trials", "2"]
 NUM_KILLS = 10
 RESULTS = ("config.json", "job.json", "metrics.csv", "online.csv", "phase_two.json")
 
@@ -52,17 +52,15 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_every_job_leaves_a_run_that_says_whose_it_is(undisturbed: Path):
+def test_a_job_leaves_a_run_that_says_whose_it_is(undisturbed: Path):
     assert {state for state, _ in settled(undisturbed).values()} == {"done"}
-    runs = sorted(path.parent for path in undisturbed.rglob("job.json"))
-    told = [json.loads((run / "job.json").read_text()) for run in runs]
-    assert [job["agent"] for job in told] == ["diayn-5", "uniform", "visr"]
-    for run, job in zip(runs, told, strict=True):
-        assert job["game"] == json.loads((run / "config.json").read_text())["config"]["env"]
-        phase_two = json.loads((run / "phase_two.json").read_text())
-        names = [condition["name"] for condition in phase_two["conditions"]]
-        assert names[-1] == "random policy"
-        assert len(phase_two["conditions"][0]["scores"]) == 2
+    run = undisturbed / "runs" / "diayn-5" / "MinAtar-Breakout-v1" / "seed-0"
+    job = json.loads((run / "job.json").read_text())
+    assert (job["agent"], job["game"], job["seed"]) == ("diayn-5", "MinAtar/Breakout-v1", 0)
+    phase_two = json.loads((run / "phase_two.json").read_text())
+    names = [condition["name"] for condition in phase_two["conditions"]]
+    assert names == ["env-search", "@0 (a new task every 40 steps)", "random policy"]
+    assert len(phase_two["conditions"][0]["scores"]) == 2
 
 
 def test_ten_kills_at_random_moments_change_nothing_in_the_end(undisturbed: Path, tmp_path: Path):
@@ -70,7 +68,7 @@ def test_ten_kills_at_random_moments_change_nothing_in_the_end(undisturbed: Path
     while killed < NUM_KILLS:
         runner = begin(out)
         # wait for something to happen, most often more than once, and then for a moment
-        for _ in range(draw.randrange(6)):
+        for _ in range(draw.randrange(8)):
             before, deadline = size_of(out), time.monotonic() + 60
             while size_of(out) == before and runner.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.01)
@@ -90,5 +88,41 @@ def test_done_is_done(undisturbed: Path, capsys: pytest.CaptureFixture[str]):
     before = {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*.safetensors")}
     assert main([*ARGUMENTS, "--out", str(undisturbed), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert (said["num_jobs"], said["done"], said["failed"]) == (6, 6, {})
+    assert (said["num_jobs"], said["done"], said["failed"]) == (2, 2, {})
     assert before == {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*.safetensors")}
+
+
+def test_a_job_that_fails_is_said_so_and_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    arguments = ["reproduce", "grid", "--only", "visr", "--seeds", "0", "--num-steps", "100"]
+    arguments += ["--out", str(tmp_path)]
+    in_the_way = tmp_path / "runs" / "visr" / "visr-Grid-v0" / "seed-0"
+    in_the_way.mkdir(parents=True)
+    (in_the_way / "something.txt").write_text("else")
+    assert main(arguments) == 1
+    assert "exists already" in capsys.readouterr().err
+    (row,) = ledger.read(tmp_path / "ledger.csv")
+    assert (row.state, row.attempts) == ("failed", 1)
+    (in_the_way / "something.txt").unlink()
+    assert main(arguments) == 0
+    (row,) = ledger.read(tmp_path / "ledger.csv")
+    assert (row.state, row.attempts, row.error) == ("done", 2, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["minatar", "--only", "vizr"], "no agent 'vizr'"),
+        (["minatar", "--paper"], "--paper"),
+        (["minatar", "--jobs", "0"], "jobs = 0"),
+        (["chess"], "reproduce --help"),
+    ],
+)
+def test_what_cannot_be_reproduced_is_refused_in_a_sentence(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["reproduce", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
