@@ -47,9 +47,13 @@ MAY_IMPORT: dict[str, set[str]] = {
             "types",
         ),
     },
+    "reproduce": {
+        *("api", "config", "errors", "games", "presets", "pretraining", "run_dir", "tasks"),
+        "training",
+    },
     "commands": {
         *("api", "bench", "config", "envs", "errors", "presets", "pretraining", "report"),
-        *("run_dir", "tasks"),
+        *("reproduce", "run_dir", "tasks"),
     },
     "cli": {"commands", "errors"},
     "__init__": {"api", "errors"},

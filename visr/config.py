@@ -266,6 +266,7 @@ _AT_LEAST: dict[str, float] = {
     "recorded_steps": 0,
 }
 _POSITIVE = (
+    "constant_reward",
     "psi_learning_rate",
     "psi_adam_epsilon",
     "phi_learning_rate",

@@ -8,6 +8,7 @@ evaluation.csv                  exact fractions of optimal over training (grid w
 checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
 portrait.safetensors            what the report draws of phi and psi
 recorded.safetensors            a reward-free sample with its features, where observations are small
+job.json                        which agent of which plan it is, if `visr reproduce` made it
 phase_two.json                  what the rewarded phase came to: raw scores of whole episodes
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
 report/, tensorboard/           for people
@@ -45,6 +46,7 @@ class RunDir:
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"
         self.phase_two = self.path / "phase_two.json"
+        self.job = self.path / "job.json"
         self.portrait = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"
         self.report = self.path / "report"

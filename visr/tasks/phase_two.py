@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from visr.config import RunConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir, write_json
 from visr.tasks import protocol, skills
+from visr.tasks.episodes import Choice
 from visr.tasks.protocol import Rewarded, Scores
 from visr.tasks.task import Task
 
@@ -36,9 +38,9 @@ def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
 
     DIAYN has no features to regress on: it only searches, among its skills.
     """
-    if config.agent.algorithm == "diayn":
-        return {"env-search": skills.by_search(seen, config)}
     tasks = {"env-search": protocol.by_search(seen, config)}
+    if config.agent.algorithm != "visr":
+        return tasks
     try:
         return {"env-regression": protocol.by_regression(seen, config), **tasks}
     except UserError:
@@ -52,10 +54,14 @@ def run(
     num_episodes: int = protocol.NUM_EPISODES,
     num_steps: int = protocol.NUM_STEPS,
     num_trials: int = protocol.NUM_TRIALS,
+    num_tasks: int | None = None,
     seed: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> PhaseTwo:
-    """Meet rewards, adapt in every way the agent can, judge each against no adaptation and random actions."""
+    """Meet rewards, adapt in every way the agent can, judge each against no adaptation and random actions.
+
+    With `num_tasks` so many take turns for as long as rewards are met; else every episode has its own.
+    """
     seen, tasks = protocol.NOTHING, {}
     if isinstance(agent, Visr | Diayn):
         note(f"meeting rewards: {num_episodes} episodes or {num_steps:,} steps")
@@ -65,7 +71,7 @@ def run(
             num_episodes=num_episodes,
             num_steps=num_steps,
             seed=seed,
-            choice=skills.in_turn(config.agent) if isinstance(agent, Diayn) else None,
+            choice=_choice(config, num_tasks, seed),
         )
         tasks = infer_tasks(seen, config)
     scores = []
@@ -73,6 +79,16 @@ def run(
         note(f"{result.name}: {result.mean:,.1f} over {len(result.scores)} episodes")
         scores.append(result)
     return PhaseTwo(seen, tasks, scores)
+
+
+def _choice(config: RunConfig, num_tasks: int | None, seed: int) -> Choice | None:
+    if config.agent.algorithm == "diayn":
+        return skills.in_turn(config.agent)
+    if num_tasks is None:
+        return None
+    draw = protocol.own_tasks(config.agent, seed)
+    tasks = itertools.cycle([draw() for _ in range(num_tasks)])
+    return Choice(lambda: next(tasks))
 
 
 def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, Any]:

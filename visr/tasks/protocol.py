@@ -126,22 +126,38 @@ def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -
 
 
 def by_search(seen: Rewarded, config: RunConfig) -> Task:
-    """The task of the episode with the highest return."""
-    best = max(seen.episodes, key=lambda episode: episode.score)
-    sums = RewardSums(seen.phi.shape[1])
-    sums.add(seen.phi, seen.reward.astype(np.float64))
-    w = best.w.astype(np.float64)
+    """The task whose episodes had the highest mean return; mostly it has only one."""
+    returns: dict[bytes, list[Episode]] = {}
+    for episode in seen.episodes:
+        returns.setdefault(episode.w.tobytes(), []).append(episode)
+    means = {key: float(np.mean([e.score for e in those])) for key, those in returns.items()}
+    best = max(means, key=lambda key: means[key])
+    w = returns[best][0].w.astype(np.float64)
+    num_tasks, num_episodes = len(means), len(seen.episodes)
+    if num_tasks == num_episodes:
+        method = f"random search over {num_episodes} episodes, best return {means[best]:g}"
+    else:
+        method = f"search over {num_tasks} tasks in {num_episodes} episodes, best mean return {means[best]:g}"
     return Task(
         name="env-search",
         env=config.env,
         w=w / np.linalg.norm(w),
-        method=f"random search over {len(seen.episodes)} episodes, best return {best.score:g}",
-        r_squared=explained(sums, w),
+        method=method,
+        r_squared=_explained(seen, w),
         condition_number=math.inf,
         standard_error=np.full(len(w), math.inf),
         num_steps=len(seen.reward),
         num_rewarded=int(np.count_nonzero(seen.reward)),
     )
+
+
+def _explained(seen: Rewarded, w: NDArray[np.float64]) -> float:
+    """The share of the rewards' variance along w; none where there are no features."""
+    if seen.phi.shape[1] != len(w):
+        return 0.0
+    sums = RewardSums(len(w))
+    sums.add(seen.phi, seen.reward.astype(np.float64))
+    return explained(sums, w)
 
 
 def try_task(

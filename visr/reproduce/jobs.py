@@ -1,0 +1,102 @@
+"""One job in a process of its own: `python -m visr.reproduce.jobs`.
+
+The first line of its input says what to do, and it ends when its input does: a runner that is killed takes
+its jobs with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from visr import config as configuration
+from visr import pretraining
+from visr.config import RunConfig
+from visr.errors import UserError
+from visr.pretraining import Stopped
+from visr.reproduce.plan import Counts
+from visr.run_dir import RunDir, write_json
+
+_PROBE_SECONDS = 2.0
+
+
+def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
+    """Train from nothing or from the last checkpoint, to the same end."""
+    if run.config_file.exists():
+        if run.config() != config:
+            raise UserError(f"{run.path} was made with other settings; choose another --out.")
+        pretraining.resume(run.path)
+    else:
+        pretraining.start(run.path, config)
+    write_json(run.job, job)
+
+
+def evaluate(run: RunDir, counts: Counts) -> None:
+    """The rewarded phase, each agent in its own way."""
+    from visr import api
+    from visr.tasks import phase_two
+
+    loaded = api.load(run.path)
+    cycles = counts.rewarded_episodes == 0
+    result = phase_two.run(
+        loaded.agent,
+        loaded.config,
+        num_episodes=counts.rewarded_steps if cycles else counts.rewarded_episodes,
+        num_steps=counts.rewarded_steps,
+        num_trials=counts.trials,
+        num_tasks=Counts.rewarded_episodes if cycles else None,
+        seed=loaded.config.training.seed,
+    )
+    phase_two.save(run, result, loaded.config, loaded.num_steps)
+
+
+def probe(config: RunConfig) -> float:
+    """Steps per second of training, after a round to warm up."""
+    from visr.training.loop import Loop
+
+    loop = Loop(configuration.replace(config, num_steps=10**12))
+    rounds = loop.rounds()
+    for _ in range(2):
+        next(rounds)
+    start, before = time.perf_counter(), loop.num_steps
+    while time.perf_counter() - start < _PROBE_SECONDS:
+        next(rounds)
+    rounds.close()
+    loop.close()
+    return (loop.num_steps - before) / (time.perf_counter() - start)
+
+
+def _end_with_the_runner() -> None:
+    def wait() -> None:
+        while os.read(0, 1):  # not through sys.stdin, whose lock Python wants back when it ends
+            pass
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _main() -> int:
+    told = json.loads(sys.stdin.buffer.readline())
+    _end_with_the_runner()
+    config = configuration.from_dict(told["config"])
+    try:
+        if told["phase"] == "probe":
+            print(json.dumps({"steps_per_second": probe(config)}))
+        elif told["phase"] == "train":
+            train(RunDir(told["run"]), config, told["job"])
+        else:
+            evaluate(RunDir(told["run"]), Counts(**told["counts"]))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except Stopped as stop:
+        return 128 + stop.signal_number
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,187 @@
+"""A plan: agents x games x seeds x phases, as a list of jobs in the order in which they should be done."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from visr import config as configuration
+from visr import games, presets
+from visr.config import GRID, MINATAR, RunConfig
+from visr.errors import UserError
+from visr.reproduce import lineup
+
+Suite = Literal["grid", "minatar", "atari"]
+Phase = Literal["train", "evaluate"]
+
+_VISR = ("visr", "visr-no-gpi", "rf-visr", "rf-visr-no-gpi", "diayn-5", "diayn-50")
+_REWARD_FREE = ("pos-nsq", "rf-curiosity", "idf-curiosity")
+AGENTS: dict[Suite, tuple[str, ...]] = {
+    "grid": _VISR,
+    "minatar": (*_VISR, "nsq-100k", "nsq-1m", "nsq-10m", *_REWARD_FREE, "uniform"),
+    "atari": (*_VISR, "nsq-100k", "nsq-1m", *_REWARD_FREE, "uniform"),
+}
+PAPER_AGENTS = (*_VISR, "nsq-2500k", *_REWARD_FREE, "uniform")
+"""NSQ learns for 10M frames there: 2.5M steps."""
+_PRESETS: dict[Suite, str] = {"grid": "grid", "minatar": "minatar", "atari": "atari-small"}
+_MINATAR_GAMES = tuple(
+    f"{MINATAR}{name}-v1"
+    for name in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
+)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How the rewarded phase is played."""
+
+    rewarded_steps: int = 100_000
+    """Steps with rewards, the paper's."""
+    rewarded_episodes: int = 50
+    """Episodes with rewards at most, the paper's; 0: steps alone decide, and so many tasks take turns."""
+    trials: int = 30
+    """Episodes that judge each way to act."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One thing to do for one agent in one game with one seed."""
+
+    suite: Suite
+    agent: str
+    phase: Phase
+    config: RunConfig
+    counts: Counts
+
+    @property
+    def game(self) -> str:
+        """The environment's id."""
+        return self.config.env
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.config.training.seed
+
+    @property
+    def run(self) -> Path:
+        """Where its run lies below the plan's directory."""
+        return Path("runs", self.agent, self.game.replace("/", "-"), f"seed-{self.seed}")
+
+    @property
+    def id(self) -> str:
+        """The same for the same job in any plan."""
+        return "/".join([*self.run.parts[1:], self.phase])
+
+    @property
+    def num_steps(self) -> int:
+        """Of the environment, as far as they can be known before."""
+        return (
+            self.config.training.num_steps if self.phase == "train" else self.counts.rewarded_steps
+        )
+
+    @property
+    def config_hash(self) -> str:
+        """Of every choice that is not the default, so that new fields leave old plans alone."""
+        content: dict[str, Any] = {"config": _choices(self.config)}
+        if self.phase == "evaluate":
+            content["counts"] = vars(self.counts)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Jobs in order: an evaluation follows its training."""
+
+    suite: Suite
+    jobs: tuple[Job, ...]
+
+
+def make(
+    suite: Suite,
+    *,
+    paper: bool = False,
+    only: Sequence[str] = (),
+    chosen_games: Sequence[str] = (),
+    seeds: Sequence[int] = (0, 1, 2),
+    num_steps: int | None = None,
+    counts: Counts | None = None,
+    fields: dict[str, Any] | None = None,
+) -> Plan:
+    """The suite's plan, cut down; one seed of everything comes before the next seed."""
+    if paper and suite != "atari":
+        raise UserError(f"--paper is the plan of the paper's Atari experiments, not of {suite}.")
+    preset = presets.get("atari" if paper else _PRESETS[suite])
+    names = only or (PAPER_AGENTS if paper else AGENTS[suite])
+    entries = [lineup.entry(name) for name in dict.fromkeys(names)]
+    ids = [_game(name, suite) for name in dict.fromkeys(chosen_games)] or list(_all_games(suite))
+    counts = counts or counts_of(suite)
+    phases: tuple[Phase, ...] = ("train",) if suite == "grid" else ("train", "evaluate")
+    if not seeds:
+        raise UserError("--seeds names no seed; give at least one, such as --seeds 0.")
+    jobs = []
+    for seed in dict.fromkeys(seeds):
+        for game in ids:
+            for entry in entries:
+                config = _config(preset, entry, game, seed, num_steps, fields or {})
+                jobs += [Job(suite, entry.name, phase, config, counts) for phase in phases]
+    return Plan(suite, tuple(jobs))
+
+
+def counts_of(suite: Suite) -> Counts:
+    """The paper's; but MinAtar's episodes are short, so there 100,000 steps are truly met."""
+    return Counts(rewarded_episodes=0 if suite == "minatar" else Counts.rewarded_episodes)
+
+
+def _config(
+    preset: RunConfig,
+    entry: lineup.Entry,
+    game: str,
+    seed: int,
+    num_steps: int | None,
+    fields: dict[str, Any],
+) -> RunConfig:
+    changes = {"env": game, "seed": seed, "num_processes": 1, **fields, **entry.fields}
+    if num_steps is not None and not entry.has_own_budget:
+        changes["num_steps"] = num_steps
+    return configuration.replace(preset, **changes)
+
+
+def _all_games(suite: Suite) -> tuple[str, ...]:
+    if suite == "grid":
+        return (GRID,)
+    return _MINATAR_GAMES if suite == "minatar" else tuple(game.id for game in games.all_games())
+
+
+def _game(name: str, suite: Suite) -> str:
+    """A game by its id, or by its bare name in any case: `breakout`, `ms_pacman`."""
+    known = {_bare(id): id for id in _all_games(suite)}
+    if (bare := _bare(name)) not in known:
+        near = difflib.get_close_matches(bare, known, n=1)
+        hint = (
+            f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(known.values())}."
+        )
+        raise UserError(f"The plan {suite} has no game {name!r}; {hint}")
+    return known[bare]
+
+
+def _bare(id: str) -> str:
+    stem = id.rpartition("/")[2]
+    return stem.rpartition("-v")[0].lower() or stem.lower().replace("_", "")
+
+
+def _choices(config: RunConfig) -> dict[str, Any]:
+    """What differs from the defaults, by field."""
+    default = RunConfig()
+    chosen = {
+        name: value
+        for name, section in configuration.field_names().items()
+        if section
+        and (value := getattr(getattr(config, section), name))
+        != getattr(getattr(default, section), name)
+    }
+    return {"env": config.env, **chosen}
