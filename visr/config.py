@@ -88,6 +88,10 @@ class AgentConfig:
     """phi learns to infer w, or stays as initialised (the paper's RF VISR)."""
     cumulant: Literal["next", "current"] = "next"
     """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
+    task_distribution: Literal["uniform", "visited"] = "uniform"
+    """psi learns the tasks pursued, or partly tasks that reward states just visited (see `task_mix`)."""
+    task_mix: float = 0.5
+    """With `visited`: the share of unrolls that psi learns under such a task."""
     torso: Literal["auto", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
     """What reads observations; `auto` is IMPALA's residual network for images, an MLP for the rest."""
     core: Literal["auto", "lstm", "none"] = "auto"
@@ -237,7 +241,7 @@ _POSITIVE = (
     "phi_learning_rate",
     "phi_adam_epsilon",
 )
-_FRACTIONS = ("epsilon", "gamma", "sticky_actions", "repeat_probability")
+_FRACTIONS = ("epsilon", "gamma", "task_mix", "sticky_actions", "repeat_probability")
 _LARGEST = 2**63 - 1
 """Of any whole number: what 64 bits hold."""
 _SIZES = (

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from visr.agents import n_step_q
+from visr.agents import n_step_q, visited
+from visr.agents.draws import Draws
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.networks.successor import SuccessorFeatures
@@ -35,6 +36,7 @@ class Visr(nn.Module):
         self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
         if config.features == "random":
             self.phi.requires_grad_(False)
+        self.draws = Draws() if config.task_distribution == "visited" else None
 
     def losses(self, unroll: Unroll) -> Losses:
         """loss_psi = sum_i (psi_i - y_i)^2 and loss_phi = -phi . w; psi's gradient stops at phi."""
@@ -43,12 +45,15 @@ class Visr(nn.Module):
         )
         phi = self.phi(reached)
         reward = (phi * unroll.w).sum(dim=-1)
+        phi_loss = -n_step_q.mean_over_steps(reward, unroll)
+        if self.draws is not None:
+            w = visited.relabelled(unroll.w, phi.detach(), self.config.task_mix, self.draws.next())
+            unroll = unroll._replace(w=w)
         psi = _along(self.psi, unroll)
         with torch.no_grad():
             future = psi if self.target_psi is None else _along(self.target_psi, unroll)
             target = n_step_q.targets(future, phi, unroll, self.config.gamma, self.config.n_step)
         psi_loss = n_step_q.loss(psi, target, unroll)
-        phi_loss = -n_step_q.mean_over_steps(reward, unroll)
         metrics = {
             "psi_loss": psi_loss.detach(),
             "intrinsic_reward": -phi_loss.detach(),

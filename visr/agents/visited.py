@@ -1,0 +1,57 @@
+"""Tasks that a user may ask for: what regression would answer to a reward on states just visited.
+
+Uniform w on a sphere of many dimensions are nearly at right angles to every phi, so psi seldom practises the
+w of "be here". One-step targets are off-policy, so any unroll can teach any task: some unrolls are
+taught to psi under a task of this kind instead of the one they pursued. phi still infers the latter.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Generator, Tensor
+
+from visr.ops import sphere
+
+_RIDGES = (0.01, 10.0)
+"""Between these, evenly in the logarithm: from least squares to the plain correlation of phi and reward."""
+
+
+def relabelled(w: Tensor, phi: Tensor, mix: float, random: Generator) -> Tensor:
+    """w [B, d] with a share `mix` of its rows replaced by tasks of states visited: phi [T, B, d]."""
+    replaced = torch.rand(len(w), generator=random) < mix
+    return torch.where(replaced.unsqueeze(-1).to(w.device), tasks(phi, len(w), random), w)
+
+
+@torch.no_grad()
+def tasks(phi: Tensor, count: int, random: Generator) -> Tensor:
+    """w ~ (cov phi + ridge)^-1 cov(phi, r), r = 1 on one or two stretches of unrolls: [count, d].
+
+    A stretch of one step is a goal, a long one a region: steps that follow one another are near.
+    """
+    d = phi.shape[-1]
+    centred = phi - phi.mean(dim=(0, 1))
+    together = _stretches(centred, count, random)
+    second = _stretches(centred, count, random)
+    is_double = torch.rand(count, 1, generator=random).to(phi.device) < 0.5
+    together = together + torch.where(is_double, second, 0.0)
+    flat = centred.flatten(0, 1)
+    moments = flat.T @ flat / len(flat)
+    low, high = map(math.log, _RIDGES)
+    ridge = math.exp(low + (high - low) * float(torch.rand((), generator=random)))
+    energy = phi.square().sum(dim=-1).mean() / d
+    penalised = moments + ridge * energy * torch.eye(d, device=phi.device)
+    return sphere.normalise(torch.linalg.solve(penalised, together.T).T)
+
+
+def _stretches(phi: Tensor, count: int, random: Generator) -> Tensor:
+    """Sums of phi [T, B, d] over `count` random stretches in time, lengths even in the logarithm: [count, d]"""
+    length, batch = phi.shape[:2]
+    sums = torch.cat([torch.zeros_like(phi[:1]), phi.cumsum(dim=0)])
+    share = torch.rand(3, count, generator=random)
+    size = (length + 1.0) ** share[0]
+    size = size.long().clamp(max=length)
+    start = (share[1] * (length - size + 1)).long()
+    unroll = (share[2] * batch).long()
+    return sums[start + size, unroll] - sums[start, unroll]
