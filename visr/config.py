@@ -88,6 +88,16 @@ class AgentConfig:
     """phi learns to infer w, or stays as initialised (the paper's RF VISR)."""
     cumulant: Literal["next", "current"] = "next"
     """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
+    objective: Literal["visr", "metra", "inverse", "laplacian"] = "visr"
+    """What phi learns: to infer w, temporal distance, which action was taken, slow features."""
+    bonus: Literal["none", "rnd", "particles", "forward"] = "none"
+    """Curiosity b, summed by psi as phi + b w: distillation, nearest neighbours in phi, forward model."""
+    bonus_scale: float = 0.1
+    """The bonus's mean per step; phi . w lies between -1 and 1."""
+    bonus_num_steps: int = 0
+    """Steps over which the bonus falls linearly to zero; 0: it stays."""
+    bonus_neighbours: int = 5
+    """With `particles`: how many nearest neighbours are asked."""
     task_distribution: Literal["uniform", "visited"] = "uniform"
     """psi learns the tasks pursued, or partly tasks that reward states just visited (see `task_mix`)."""
     task_mix: float = 0.5
@@ -218,6 +228,9 @@ _AT_LEAST: dict[str, float] = {
     "n_step": 1,
     "target_period": 1,
     "phi_num_steps": 0,
+    "bonus_scale": 0,
+    "bonus_num_steps": 0,
+    "bonus_neighbours": 1,
     "num_steps": 1,
     "num_envs": 1,
     "unroll_length": 1,
@@ -246,6 +259,7 @@ _LARGEST = 2**63 - 1
 """Of any whole number: what 64 bits hold."""
 _SIZES = (
     *("height", "width", "num_features", "gpi_samples", "num_envs", "unroll_length", "batch_size"),
+    "bonus_neighbours",
     *("num_processes", "num_actor_groups", "frame_skip", "noop_max", "micro_batch", "num_threads"),
     *("num_rewarded_envs", "rewarded_window"),
 )
@@ -294,6 +308,7 @@ def validated(config: RunConfig) -> RunConfig:
             f"micro_batch = {training.micro_batch} does not go with centred_features, which needs the mean "
             "of the whole batch; use --micro-batch 0."
         )
+    _check_objective(config.agent)
     if training.num_rewarded_envs >= training.num_envs:
         raise UserError(
             f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
@@ -305,6 +320,18 @@ def validated(config: RunConfig) -> RunConfig:
             f"{left}; every group needs an environment, so give at most that many groups."
         )
     return config
+
+
+def _check_objective(agent: AgentConfig) -> None:
+    if agent.objective != "visr" and agent.features == "random":
+        raise UserError(
+            f"objective = {agent.objective!r} trains phi and features = 'random' forbids it; leave out one."
+        )
+    if agent.objective == "metra" and agent.cumulant == "current":
+        raise UserError(
+            "cumulant = 'current' does not go with objective = 'metra', whose cumulant is the difference "
+            "of two states; leave it out."
+        )
 
 
 def trainable(config: RunConfig) -> RunConfig:

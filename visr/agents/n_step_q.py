@@ -12,15 +12,29 @@ from visr.ops import returns
 from visr.types import Unroll
 
 
-def targets(psi: Tensor, cumulant: Tensor, unroll: Unroll, gamma: float, n: int) -> Tensor:
+def targets(
+    psi: Tensor,
+    cumulant: Tensor,
+    unroll: Unroll,
+    gamma: float,
+    n: int,
+    off_policy: Tensor | None = None,
+) -> Tensor:
     """y_t = sum_k gamma^k c_{t+k} + gamma^n psi(s_{t+n}, a*, w), a* greedy for w itself.
 
     psi [T + 1, B, actions, features] of the bootstrapping network,
     cumulant [T, B, features] -> [T, B, features]
+
+    Where `off_policy` [B] says that an unroll pursued another task than w, returns end before its first
+    action that w would not have chosen (Watkins).
     """
     greedy = (psi * unroll.w.unsqueeze(-2)).sum(dim=-1).argmax(dim=-1)
     discount = gamma * (~unroll.terminated).to(cumulant.dtype)
-    return returns.n_step(cumulant, discount, chosen(psi, greedy), n, cut=unroll.truncated)
+    cut = unroll.truncated
+    if off_policy is not None and n > 1:
+        strays = (greedy[1:-1] != unroll.action[1:]) & off_policy
+        cut = torch.cat([cut[:-1] | strays, cut[-1:]])
+    return returns.n_step(cumulant, discount, chosen(psi, greedy), n, cut=cut)
 
 
 def loss(psi: Tensor, target: Tensor, unroll: Unroll) -> Tensor:

@@ -12,19 +12,21 @@ import math
 import torch
 from torch import Generator, Tensor
 
+from visr.agents.draws import Draws
 from visr.ops import sphere
 
 _RIDGES = (0.01, 10.0)
 """Between these, evenly in the logarithm: from least squares to the plain correlation of phi and reward."""
 
 
-def relabelled(w: Tensor, phi: Tensor, mix: float, random: Generator) -> Tensor:
-    """w [B, d] with a share `mix` of its rows replaced by tasks of states visited: phi [T, B, d]."""
-    replaced = torch.rand(len(w), generator=random) < mix
-    return torch.where(replaced.unsqueeze(-1).to(w.device), tasks(phi, len(w), random), w)
-
-
 @torch.no_grad()
+def relabelled(w: Tensor, phi: Tensor, mix: float, draws: Draws) -> tuple[Tensor, Tensor]:
+    """w [B, d] with a share `mix` of its rows replaced by tasks of phi [T, B, d], and which ones [B]."""
+    random = draws.next()
+    replaced = (torch.rand(len(w), generator=random) < mix).to(w.device)
+    return torch.where(replaced.unsqueeze(-1), tasks(phi, len(w), random), w), replaced
+
+
 def tasks(phi: Tensor, count: int, random: Generator) -> Tensor:
     """w ~ (cov phi + ridge)^-1 cov(phi, r), r = 1 on one or two stretches of unrolls: [count, d].
 
@@ -46,7 +48,7 @@ def tasks(phi: Tensor, count: int, random: Generator) -> Tensor:
 
 
 def _stretches(phi: Tensor, count: int, random: Generator) -> Tensor:
-    """Sums of phi [T, B, d] over `count` random stretches in time, lengths even in the logarithm: [count, d]"""
+    """Sums of phi [T, B, d] over random stretches of time, lengths even in the logarithm: [count, d]"""
     length, batch = phi.shape[:2]
     sums = torch.cat([torch.zeros_like(phi[:1]), phi.cumsum(dim=0)])
     share = torch.rand(3, count, generator=random)

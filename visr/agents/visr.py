@@ -8,8 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor, nn
 
-from visr.agents import n_step_q, visited
+from visr.agents import bonuses, n_step_q, objectives, visited
 from visr.agents.draws import Draws
+from visr.agents.plans import plan
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.networks.successor import SuccessorFeatures
@@ -23,6 +24,14 @@ class Losses(NamedTuple):
     psi: Tensor
     phi: Tensor
     metrics: dict[str, Tensor]
+    bonus: Tensor | None = None
+    """Of the model behind an intrinsic bonus."""
+
+    @property
+    def total(self) -> Tensor:
+        """Their sum; no two of them share a parameter."""
+        total = self.psi + self.phi
+        return total if self.bonus is None else total + self.bonus
 
 
 class Visr(nn.Module):
@@ -31,35 +40,48 @@ class Visr(nn.Module):
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__()
         self.config, self.spec = config, spec
-        self.phi = build.features(spec, _plan(config))
+        self.phi = build.features(spec, plan(config))
         self.psi = new_psi(config, spec)
         self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
         if config.features == "random":
             self.phi.requires_grad_(False)
+        self.objective = objectives.build(config, spec)
+        self.bonus = bonuses.build(config, spec)
         self.draws = Draws() if config.task_distribution == "visited" else None
 
     def losses(self, unroll: Unroll) -> Losses:
         """loss_psi = sum_i (psi_i - y_i)^2 and loss_phi = -phi . w; psi's gradient stops at phi."""
-        reached = (
-            unroll.observation[1:] if self.config.cumulant == "next" else unroll.observation[:-1]
-        )
-        phi = self.phi(reached)
-        reward = (phi * unroll.w).sum(dim=-1)
-        phi_loss = -n_step_q.mean_over_steps(reward, unroll)
+        cumulant, phi_loss = self.objective(self.phi, unroll)
+        metrics = self._describe(cumulant, unroll)
+        surprise = None if self.bonus is None else self.bonus(self.phi, unroll)
+        off_policy = None
         if self.draws is not None:
-            w = visited.relabelled(unroll.w, phi.detach(), self.config.task_mix, self.draws.next())
+            w, off_policy = visited.relabelled(unroll.w, cumulant, self.config.task_mix, self.draws)
             unroll = unroll._replace(w=w)
+        if surprise is not None:  # along w, as |w| = 1: (c + b w) . w = c . w + b
+            cumulant = cumulant + surprise.bonus.unsqueeze(-1) * unroll.w
+            metrics["bonus"] = n_step_q.mean_over_steps(surprise.bonus, unroll)
+        psi_loss = self._psi_loss(cumulant, unroll, off_policy)
+        metrics = {"psi_loss": psi_loss.detach(), **metrics}
+        return Losses(psi_loss, phi_loss, metrics, None if surprise is None else surprise.loss)
+
+    def _psi_loss(self, cumulant: Tensor, unroll: Unroll, off_policy: Tensor | None) -> Tensor:
+        """n-step Q-learning of the cumulant's sums; the target network bootstraps where there is one."""
+        gamma, n = self.config.gamma, self.config.n_step
         psi = _along(self.psi, unroll)
         with torch.no_grad():
             future = psi if self.target_psi is None else _along(self.target_psi, unroll)
-            target = n_step_q.targets(future, phi, unroll, self.config.gamma, self.config.n_step)
-        psi_loss = n_step_q.loss(psi, target, unroll)
-        metrics = {
-            "psi_loss": psi_loss.detach(),
-            "intrinsic_reward": -phi_loss.detach(),
-            "feature_concentration": phi.detach().mean(dim=(0, 1)).norm(),
+            target = n_step_q.targets(future, cumulant, unroll, gamma, n, off_policy)
+        return n_step_q.loss(psi, target, unroll)
+
+    @staticmethod
+    @torch.no_grad()
+    def _describe(cumulant: Tensor, unroll: Unroll) -> dict[str, Tensor]:
+        reward = (cumulant * unroll.w).sum(dim=-1)
+        return {
+            "intrinsic_reward": n_step_q.mean_over_steps(reward, unroll),
+            "feature_concentration": cumulant.mean(dim=(0, 1)).norm(),
         }
-        return Losses(psi_loss, phi_loss, metrics)
 
     @property
     def device(self) -> torch.device:
@@ -75,18 +97,7 @@ class Visr(nn.Module):
 
 def new_psi(config: AgentConfig, spec: EnvSpec) -> SuccessorFeatures:
     """psi as the configuration wants it, with fresh weights."""
-    return build.successor_features(spec, _plan(config))
-
-
-def _plan(config: AgentConfig) -> build.Plan:
-    return build.Plan(
-        num_features=config.num_features,
-        torso=config.torso,
-        core=config.core,
-        hidden_sizes=config.hidden_sizes,
-        centred=config.centred_features,
-        normalise=config.normalise_observations,
-    )
+    return build.successor_features(spec, plan(config))
 
 
 def _along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:

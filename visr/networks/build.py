@@ -51,14 +51,17 @@ class Plan:
     hidden_sizes: tuple[int, ...]
     centred: bool
     normalise: bool
+    unit: bool = True
+    """Whether phi has length 1."""
 
 
 def features(spec: EnvSpec, plan: Plan) -> nn.Module:
     """phi for these observations."""
     if is_image(spec.observation_space):
-        return DeepFeatures(_image_torso(spec, plan.torso), plan.num_features, plan.centred)
+        torso = _image_torso(spec, plan.torso)
+        return DeepFeatures(torso, plan.num_features, plan.centred, plan.unit)
     _refuse_image_torso(spec, plan.torso)
-    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise)
+    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise, plan.unit)
 
 
 def successor_features(spec: EnvSpec, plan: Plan) -> SuccessorFeatures:

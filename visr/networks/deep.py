@@ -18,16 +18,18 @@ _RATE = 0.01
 
 
 class DeepFeatures(nn.Module):
-    """phi(o): a torso, a linear layer, unit length; no memory.
+    """phi(o): a torso, a linear layer, unit length (unless `unit` is false); no memory.
 
     Screens of one game look so alike that fresh features of all of them point the same way, and learning
     would only turn that way about. `centred` takes the batch's mean out of what the torso says, and a
     running mean when acting.
     """
 
-    def __init__(self, torso: nn.Module, num_features: int, centred: bool = False) -> None:
+    def __init__(
+        self, torso: nn.Module, num_features: int, centred: bool = False, unit: bool = True
+    ) -> None:
         super().__init__()
-        self.torso = torso
+        self.torso, self._unit = torso, unit
         size: int = torso.size  # pyright: ignore
         self.readout = linear(size, num_features, bias=not centred)
         self.mean: Tensor | None
@@ -38,7 +40,8 @@ class DeepFeatures(nn.Module):
         hidden = self.torso(observation)
         if self.mean is not None:
             hidden = hidden - (self._batch_mean(hidden) if torch.is_grad_enabled() else self.mean)
-        return sphere.normalise(self.readout(hidden))
+        features = self.readout(hidden)
+        return sphere.normalise(features) if self._unit else features
 
     def _batch_mean(self, hidden: Tensor) -> Tensor:
         """While learning: the mean of this batch, which the running mean follows."""

@@ -86,7 +86,7 @@ class SuccessorFeatures(nn.Module, ABC):
 
 
 class Features(nn.Module):
-    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length."""
+    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length (unless `unit` is false)."""
 
     def __init__(
         self,
@@ -94,8 +94,10 @@ class Features(nn.Module):
         num_features: int,
         hidden_sizes: tuple[int, ...],
         normalise: bool = True,
+        unit: bool = True,
     ) -> None:
         super().__init__()
+        self._unit = unit
         space = spec.observation_space
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.observation = torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
@@ -115,7 +117,8 @@ class Features(nn.Module):
 
     def _embed(self, observation: Tensor) -> Tensor:
         hidden = (self.observation(observation) + self.bias).relu()
-        return sphere.normalise(self.readout(self.body(hidden)))
+        features = self.readout(self.body(hidden))
+        return sphere.normalise(features) if self._unit else features
 
 
 class MlpSuccessorFeatures(SuccessorFeatures):

@@ -13,24 +13,28 @@ from visr.types import Unroll
 
 
 class Learner:
-    """Adam with one group of parameters for psi and one for phi; the two losses share none."""
+    """Adam with a group of parameters for psi, one for phi, one for a bonus; their losses share none."""
 
     def __init__(
         self,
         agent: Visr,
         total_updates: int,
         phi_updates: int = 0,
+        bonus_updates: int = 0,
         micro_batch: int = 0,
         device: torch.device | None = None,
     ) -> None:
         self.agent, self.num_updates = agent, 0
         self._micro_batch, self._device = micro_batch, device or torch.device("cpu")
         self._total_updates, self._phi_updates = total_updates, phi_updates
+        self._bonus_updates = bonus_updates
         self._optimiser = Adam(_parameter_groups(agent), fused=True)
 
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
         """One gradient step on psi and one on phi."""
         self._optimiser.zero_grad()
+        if self.agent.bonus is not None:
+            self.agent.bonus.share = _share_left(self.num_updates, self._bonus_updates)
         metrics = self._sum_gradients(unroll)
         self._set_learning_rates()
         self._optimiser.step()
@@ -44,7 +48,7 @@ class Learner:
         size = min(self._micro_batch or unroll.num_unrolls, unroll.num_unrolls)
         if size == unroll.num_unrolls:
             losses = self.agent.losses(unroll.to(self._device))
-            (losses.psi + losses.phi).backward()
+            losses.total.backward()
             return losses.metrics
         metrics: dict[str, Tensor] = {}
         total = (~unroll.is_reset).sum().clamp(min=1)
@@ -52,7 +56,7 @@ class Learner:
             piece = unroll.part(start, start + size)
             share = float((~piece.is_reset).sum() / total)
             losses = self.agent.losses(piece.to(self._device))
-            ((losses.psi + losses.phi) * share).backward()
+            (losses.total * share).backward()
             for name, value in losses.metrics.items():
                 metrics[name] = metrics.get(name, 0) + value * share
         return metrics
@@ -60,9 +64,9 @@ class Learner:
     def _set_learning_rates(self) -> None:
         decays = self.agent.config.learning_rate_decay == "linear"
         share = _share_left(self.num_updates, self._total_updates) if decays else 1.0
-        shares = [share, min(share, _share_left(self.num_updates, self._phi_updates))]
-        for group, left in zip(self._optimiser.param_groups, shares, strict=False):
-            group["lr"] = group["initial_lr"] * left
+        phi_share = min(share, _share_left(self.num_updates, self._phi_updates))
+        for group in self._optimiser.param_groups:
+            group["lr"] = group["initial_lr"] * (phi_share if group["rests"] else share)
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later updates depend on, by name."""
@@ -93,14 +97,17 @@ def _share_left(num_updates: int, total: int) -> float:
 
 def _parameter_groups(agent: Visr) -> list[dict[str, Any]]:
     config = agent.config
-    groups: list[tuple[nn.Module, float, float]] = [
-        (agent.psi, config.psi_learning_rate, config.psi_adam_epsilon)
-    ]
+    psi = (config.psi_learning_rate, config.psi_adam_epsilon, False)
+    phi = (config.phi_learning_rate, config.phi_adam_epsilon, True)
+    groups: list[tuple[list[nn.Module], tuple[float, float, bool]]] = [([agent.psi], psi)]
     if config.features == "learned":
-        groups.append((agent.phi, config.phi_learning_rate, config.phi_adam_epsilon))
+        groups.append(([agent.phi, agent.objective], phi))
+    if agent.bonus is not None:
+        groups.append(([agent.bonus], (*phi[:2], False)))
     return [
-        {"params": list(network.parameters()), "lr": rate, "initial_lr": rate, "eps": epsilon}
-        for network, rate, epsilon in groups
+        {"params": learning, "lr": rate, "initial_lr": rate, "eps": epsilon, "rests": rests}
+        for modules, (rate, epsilon, rests) in groups
+        if (learning := [p for m in modules for p in m.parameters() if p.requires_grad])
     ]
 
 
