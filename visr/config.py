@@ -190,6 +190,8 @@ class InferenceConfig:
     """Take the means out of phi and r first, so that a constant offset of the reward is no part of w."""
     ridge: float = 0.0
     """Ridge penalty, relative to the mean of phi's second moments; 0 is plain least squares, the paper's."""
+    whitened: bool = False
+    """Make the features uncorrelated and alike in size first, and take the coefficients there as w."""
     clip_rewards: bool = True
     """Fit an environment's rewards clipped to [-1, 1], as the paper did; scores are never clipped."""
     recorded_steps: int = 100_000
@@ -209,6 +211,42 @@ class RunConfig:
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
+
+
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """`visr finetune`: RL on the true reward, from a pre-trained psi or from scratch."""
+
+    num_steps: int = 100_000
+    """Rewarded steps in all."""
+    from_scratch: bool = False
+    """Begin with fresh weights instead of the run's: the same learner without pre-training."""
+    num_envs: int = 8
+    """Environments that act side by side."""
+    unroll_length: int = 20
+    """Steps per unroll."""
+    batch_size: int = 8
+    """Unrolls per update, drawn from all that are remembered."""
+    updates_per_round: int = 16
+    """Updates after every unroll of all environments."""
+    replay_steps: int = 100_000
+    """Steps that are remembered."""
+    n_step: int = 3
+    """Length of the n-step return."""
+    learning_rate: float = 2.5e-4
+    """Adam's step size."""
+    target_period: int = 200
+    """Updates between copies into the target network."""
+    epsilon: float = 0.05
+    """Probability of a random action."""
+    gpi_steps: int = 10_000
+    """Steps at first that act by GPI over w and the run's saved tasks, with psi as pre-trained."""
+    exploration_steps: int = 10_000
+    """From scratch: steps over which epsilon falls from 1."""
+    checkpoint_every: int = 20_000
+    """Steps between checkpoints; the last two are kept."""
+    seed: int = 0
+    """Decides all random draws."""
 
 
 SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference")
@@ -247,12 +285,17 @@ _AT_LEAST: dict[str, float] = {
     "evaluate_every": 1,
     "ridge": 0,
     "recorded_steps": 0,
+    "updates_per_round": 1,
+    "replay_steps": 1,
+    "gpi_steps": 0,
+    "exploration_steps": 0,
 }
 _POSITIVE = (
     "psi_learning_rate",
     "psi_adam_epsilon",
     "phi_learning_rate",
     "phi_adam_epsilon",
+    "learning_rate",
 )
 _FRACTIONS = ("epsilon", "gamma", "task_mix", "sticky_actions", "repeat_probability")
 _LARGEST = 2**63 - 1
@@ -320,6 +363,18 @@ def validated(config: RunConfig) -> RunConfig:
             f"{left}; every group needs an environment, so give at most that many groups."
         )
     return config
+
+
+def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
+    """Settings of fine-tuning with these fields changed, or a UserError that names the first misfit."""
+    names = {f.name for f in dataclasses.fields(FinetuneConfig)}
+    for name in fields:
+        if name not in names:
+            raise UserError(_unknown_field(name, names, "finetune"))
+    settings, hints = FinetuneConfig(**fields), _type_hints(FinetuneConfig)
+    for name in names:
+        _check(name, getattr(settings, name), hints[name])
+    return settings
 
 
 def _check_objective(agent: AgentConfig) -> None:
@@ -443,7 +498,7 @@ def _check_number(name: str, value: Any, hint: type) -> None:
         raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")
 
 
-def _unknown_field(name: str, known: Iterable[str]) -> str:
+def _unknown_field(name: str, known: Iterable[str], verb: str = "pretrain") -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean `{near[0]}`?" if near else "`visr pretrain --help` lists the fields."
+    hint = f"did you mean `{near[0]}`?" if near else f"`visr {verb} --help` lists the fields."
     return f"There is no field `{name}`; {hint}"

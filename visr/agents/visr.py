@@ -68,9 +68,9 @@ class Visr(nn.Module):
     def _psi_loss(self, cumulant: Tensor, unroll: Unroll, off_policy: Tensor | None) -> Tensor:
         """n-step Q-learning of the cumulant's sums; the target network bootstraps where there is one."""
         gamma, n = self.config.gamma, self.config.n_step
-        psi = _along(self.psi, unroll)
+        psi = along(self.psi, unroll)
         with torch.no_grad():
-            future = psi if self.target_psi is None else _along(self.target_psi, unroll)
+            future = psi if self.target_psi is None else along(self.target_psi, unroll)
             target = n_step_q.targets(future, cumulant, unroll, gamma, n, off_policy)
         return n_step_q.loss(psi, target, unroll)
 
@@ -100,7 +100,7 @@ def new_psi(config: AgentConfig, spec: EnvSpec) -> SuccessorFeatures:
     return build.successor_features(spec, plan(config))
 
 
-def _along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
+def along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
     """psi of every step of an unroll, [T + 1, B, actions, features]; a core starts from the stored memory."""
     hidden, _ = psi.trunk(unroll.observation, unroll.previous_actions, unroll.memory)
     return psi.heads(hidden, unroll.w)

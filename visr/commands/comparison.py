@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Scores]]:
     """Compare the methods, play each if asked to, and make the chosen one a task."""
     given: dict[str, Any] = trials.counts(
-        num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed
+        num_episodes=chosen.episodes,
+        num_steps=chosen.steps,
+        seed=chosen.seed,
+        rounds=chosen.rounds,
     )
     if chosen.clip_rewards is not None:
         given["clip_rewards"] = chosen.clip_rewards

@@ -27,6 +27,7 @@ class PhaseTwo:
     seen: Rewarded
     tasks: dict[str, Task]
     scores: list[Scores]
+    rounds: int = 1
 
 
 def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
@@ -45,20 +46,21 @@ def run(
     num_episodes: int = protocol.NUM_EPISODES,
     num_steps: int = protocol.NUM_STEPS,
     num_trials: int = protocol.NUM_TRIALS,
+    rounds: int = 1,
     seed: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> PhaseTwo:
     """Meet rewards, infer by every method, judge each against no adaptation and random actions."""
     note(f"meeting rewards: {num_episodes} episodes or {num_steps:,} steps")
     seen = protocol.meet_rewards(
-        agent, config, num_episodes=num_episodes, num_steps=num_steps, seed=seed
+        agent, config, num_episodes=num_episodes, num_steps=num_steps, rounds=rounds, seed=seed
     )
     tasks = infer_tasks(seen, config)
     scores = []
     for result in protocol.judge(agent, config, tasks, num_episodes=num_trials, seed=seed + 1):
         note(f"{result.name}: {result.mean:,.1f} over {len(result.scores)} episodes")
         scores.append(result)
-    return PhaseTwo(seen, tasks, scores)
+    return PhaseTwo(seen, tasks, scores, rounds)
 
 
 def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, Any]:
@@ -70,6 +72,7 @@ def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, An
         "num_steps": num_steps,
         "num_rewarded_steps": len(result.seen.reward),
         "num_rewarded_episodes": len(result.seen.episodes),
+        "rounds": result.rounds,
         "num_seen": int(np.count_nonzero(result.seen.reward)),
         "num_trials": len(result.scores[0].scores),
         "epsilon": config.agent.epsilon,

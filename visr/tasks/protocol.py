@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.ops import sphere
+from visr.ops.posterior import Posterior, posterior_of
 from visr.ops.regression import RewardSums, explained
 from visr.tasks import infer
 from visr.tasks.episodes import Choice, Episode, Moment, play
@@ -73,9 +75,39 @@ def meet_rewards(
     *,
     num_episodes: int = NUM_EPISODES,
     num_steps: int = NUM_STEPS,
+    rounds: int = 1,
     seed: int = 0,
 ) -> Rewarded:
-    """Play with a uniform task per episode and write down phi(s') and r of every step."""
+    """Play with a uniform task per episode and write down phi(s') and r of every step.
+
+    In several rounds the steps are the same, but each round draws its tasks from the posterior over w that
+    the rounds before permit (Thompson sampling); without any data that posterior is uniform too.
+    """
+    if not 1 <= rounds <= min(num_episodes, num_steps):
+        raise UserError(
+            f"rounds = {rounds} must be at least 1 and leave every round an episode and a step; give fewer."
+        )
+    seen = _sweep(agent, config, num_episodes // rounds, num_steps // rounds, seed, None)
+    for number in range(1, rounds):
+        episodes_left, steps_left = num_episodes - len(seen.episodes), num_steps - len(seen.reward)
+        share = rounds - number
+        posterior = _posterior(seen, config)
+        more = _sweep(
+            agent, config, episodes_left // share, steps_left // share, seed + number, posterior
+        )
+        seen = _joined(seen, more)
+    return seen
+
+
+def _sweep(
+    agent: Visr,
+    config: RunConfig,
+    num_episodes: int,
+    num_steps: int,
+    seed: int,
+    posterior: Posterior | None,
+) -> Rewarded:
+    """One round: every episode pursues a task of its own, uniform or from the posterior."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(seed + _APART)
     pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
@@ -88,10 +120,32 @@ def meet_rewards(
             reward.append(np.asarray(moment.reward, dtype=np.float32))
             which.append(moment.episode.copy())
 
-    choice = Choice(uniform_tasks(config.agent.num_features, seed))
-    episodes = play(pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
+    draw = uniform_tasks(config.agent.num_features, seed)
+    if posterior is not None:
+        source = np.random.default_rng(seed)
+        draw = functools.partial(posterior.draw, source)
+    episodes = play(
+        pilot, env, Choice(draw), num_episodes, seed=seed, max_steps=num_steps, watch=watch
+    )
     env.close()
     return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
+
+
+def _posterior(seen: Rewarded, config: RunConfig) -> Posterior:
+    inference, sums = config.inference, RewardSums(seen.phi.shape[1])
+    reward = np.clip(seen.reward, -1, 1) if inference.clip_rewards else seen.reward
+    sums.add(seen.phi, reward.astype(np.float64))
+    return posterior_of(sums, centred=inference.centred)
+
+
+def _joined(seen: Rewarded, more: Rewarded) -> Rewarded:
+    """Both rounds' steps; the later episodes are numbered after the earlier ones."""
+    return Rewarded(
+        seen.episodes + more.episodes,
+        np.concatenate([seen.phi, more.phi]),
+        np.concatenate([seen.reward, more.reward]),
+        np.concatenate([seen.episode, more.episode + len(seen.episodes)]),
+    )
 
 
 def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -> Task:

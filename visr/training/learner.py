@@ -71,23 +71,32 @@ class Learner:
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later updates depend on, by name."""
         tensors = {f"agent.{k}": v for k, v in self.agent.state_dict().items()}
-        for index, moments in self._optimiser.state_dict()["state"].items():
-            tensors |= {f"adam.{index}.{k}": v for k, v in moments.items()}
-        return tensors
+        return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
         """The inverse of `state`."""
         self.num_updates = num_updates
         self.agent.load_state_dict(within(tensors, "agent."))
-        moments: dict[int, dict[str, Tensor]] = {}
-        for key, value in within(tensors, "adam.").items():
-            index, kind = key.split(".")
-            moments.setdefault(int(index), {})[kind] = value
-        groups = self._optimiser.state_dict()["param_groups"]
-        self._optimiser.load_state_dict({"state": moments, "param_groups": groups})
-        for parameter, kept in self._optimiser.state.items():  # fused Adam goes by place in memory
-            for kind in ("exp_avg", "exp_avg_sq"):
-                kept[kind] = torch.empty_like(parameter).copy_(kept[kind])
+        load_moments(self._optimiser, within(tensors, "adam."))
+
+
+def moments(optimiser: Adam) -> dict[str, Tensor]:
+    """What Adam remembers of every parameter, by the parameter's number."""
+    remembered = optimiser.state_dict()["state"]
+    return {f"{index}.{k}": v for index, kept in remembered.items() for k, v in kept.items()}
+
+
+def load_moments(optimiser: Adam, tensors: dict[str, Tensor]) -> None:
+    """The inverse of `moments`."""
+    remembered: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        index, kind = key.split(".")
+        remembered.setdefault(int(index), {})[kind] = value
+    groups = optimiser.state_dict()["param_groups"]
+    optimiser.load_state_dict({"state": remembered, "param_groups": groups})
+    for parameter, kept in optimiser.state.items():  # fused Adam goes by place in memory
+        for kind in ("exp_avg", "exp_avg_sq"):
+            kept[kind] = torch.empty_like(parameter).copy_(kept[kind])
 
 
 def _share_left(num_updates: int, total: int) -> float:
