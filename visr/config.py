@@ -102,6 +102,8 @@ class AgentConfig:
     """psi learns the tasks pursued, or partly tasks that reward states just visited (see `task_mix`)."""
     task_mix: float = 0.5
     """With `visited`: the share of unrolls that psi learns under such a task."""
+    value_weight: float = 0.0
+    """Extra weight of psi's error along w, the one of d directions that w's own policy reads."""
     torso: Literal["auto", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
     """What reads observations; `auto` is IMPALA's residual network for images, an MLP for the rest."""
     core: Literal["auto", "lstm", "none"] = "auto"
@@ -267,6 +269,7 @@ _AT_LEAST: dict[str, float] = {
     "target_period": 1,
     "phi_num_steps": 0,
     "bonus_scale": 0,
+    "value_weight": 0,
     "bonus_num_steps": 0,
     "bonus_neighbours": 1,
     "num_steps": 1,

@@ -37,12 +37,17 @@ def targets(
     return returns.n_step(cumulant, discount, chosen(psi, greedy), n, cut=cut)
 
 
-def loss(psi: Tensor, target: Tensor, unroll: Unroll) -> Tensor:
+def loss(psi: Tensor, target: Tensor, unroll: Unroll, value_weight: float = 0.0) -> Tensor:
     """sum_i (psi_i(s_t, a_t, w) - y_i)^2, averaged over the steps that are steps.
 
     psi [T + 1, B, actions, features], target [T, B, features] -> []
+
+    `value_weight` times the squared error along w is added: the one of d directions that w's policy reads.
     """
-    error = (chosen(psi[:-1], unroll.action) - target).square().sum(dim=-1)
+    difference = chosen(psi[:-1], unroll.action) - target
+    error = difference.square().sum(dim=-1)
+    if value_weight:
+        error = error + value_weight * (difference * unroll.w).sum(dim=-1).square()
     return mean_over_steps(error, unroll)
 
 

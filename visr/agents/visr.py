@@ -72,7 +72,7 @@ class Visr(nn.Module):
         with torch.no_grad():
             future = psi if self.target_psi is None else along(self.target_psi, unroll)
             target = n_step_q.targets(future, cumulant, unroll, gamma, n, off_policy)
-        return n_step_q.loss(psi, target, unroll)
+        return n_step_q.loss(psi, target, unroll, self.config.value_weight)
 
     @staticmethod
     @torch.no_grad()
