@@ -15,8 +15,10 @@ from torch import Generator, Tensor
 from visr.agents.draws import Draws
 from visr.ops import sphere
 
-_RIDGES = (0.01, 10.0)
-"""Between these, evenly in the logarithm: from least squares to the plain correlation of phi and reward."""
+_RIDGES = (0.01, 1.0)
+"""Between these, evenly in the logarithm: from nearly least squares to nearly the plain correlation."""
+_MOST = 8
+"""Stretches that one task rewards."""
 
 
 @torch.no_grad()
@@ -28,16 +30,13 @@ def relabelled(w: Tensor, phi: Tensor, mix: float, draws: Draws) -> tuple[Tensor
 
 
 def tasks(phi: Tensor, count: int, random: Generator) -> Tensor:
-    """w ~ (cov phi + ridge)^-1 cov(phi, r), r = 1 on one or two stretches of unrolls: [count, d].
+    """w ~ (cov phi + ridge)^-1 cov(phi, r), r = 1 on one or a few stretches of unrolls: [count, d].
 
     A stretch of one step is a goal, a long one a region: steps that follow one another are near.
     """
     d = phi.shape[-1]
     centred = phi - phi.mean(dim=(0, 1))
     together = _stretches(centred, count, random)
-    second = _stretches(centred, count, random)
-    is_double = torch.rand(count, 1, generator=random).to(phi.device) < 0.5
-    together = together + torch.where(is_double, second, 0.0)
     flat = centred.flatten(0, 1)
     moments = flat.T @ flat / len(flat)
     low, high = map(math.log, _RIDGES)
@@ -48,12 +47,17 @@ def tasks(phi: Tensor, count: int, random: Generator) -> Tensor:
 
 
 def _stretches(phi: Tensor, count: int, random: Generator) -> Tensor:
-    """Sums of phi [T, B, d] over random stretches of time, lengths even in the logarithm: [count, d]"""
+    """Sums of phi [T, B, d] over one stretch of time (half of them) or up to eight: [count, d]
+
+    Lengths are even in the logarithm, places uniform.
+    """
     length, batch = phi.shape[:2]
     sums = torch.cat([torch.zeros_like(phi[:1]), phi.cumsum(dim=0)])
-    share = torch.rand(3, count, generator=random)
-    size = (length + 1.0) ** share[0]
-    size = size.long().clamp(max=length)
+    share = torch.rand(3, _MOST, count, generator=random)
+    size = ((length + 1.0) ** share[0]).long().clamp(max=length)
     start = (share[1] * (length - size + 1)).long()
     unroll = (share[2] * batch).long()
-    return sums[start + size, unroll] - sums[start, unroll]
+    stretches = sums[start + size, unroll] - sums[start, unroll]
+    number = (2 * _MOST * torch.rand(count, generator=random) - _MOST).long().clamp(min=0)
+    counted = torch.arange(_MOST).unsqueeze(1) <= number
+    return (stretches * counted.unsqueeze(-1).to(phi.device)).sum(dim=0)
