@@ -28,10 +28,25 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"config", "errors", "games", "run_dir", "tasks"},
     "presets": {"config", "errors"},
     "pretraining": {"agents", "config", "errors", "run_dir", "tasks", "training"},
+    "finetuning": {
+        *("agents", "config", "envs", "errors", "pretraining", "run_dir", "tasks", "training"),
+    },
+    "models": {"config", "errors", "run_dir"},
     "policy": {"agents", "envs", "errors", "tasks"},
     "exporting": {"agents", "errors", "networks", "run_dir", "tasks"},
     "api": {
-        *("agents", "config", "envs", "errors", "exporting", "ops", "policy", "presets"),
+        *(
+            "agents",
+            "config",
+            "envs",
+            "errors",
+            "exporting",
+            "finetuning",
+            "models",
+            "ops",
+            "policy",
+        ),
+        "presets",
         *("pretraining", "run_dir", "tasks", "training", "types"),
     },
     "bench": {
@@ -52,15 +67,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "training",
     },
     "commands": {
-        *("api", "bench", "config", "envs", "errors", "presets", "pretraining", "report"),
-        *("reproduce", "run_dir", "tasks"),
+        *("api", "bench", "config", "envs", "errors", "finetuning", "models", "presets"),
+        *("pretraining", "report", "reproduce", "run_dir", "tasks"),
     },
     "cli": {"commands", "errors"},
     "__init__": {"api", "errors"},
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
-LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "presets", "cli"}
+LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "models", "presets", "cli"}
 
 
 def room_of(path: Path) -> str:

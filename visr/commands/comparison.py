@@ -27,7 +27,10 @@ def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Sco
             f"trials = {chosen.trials} says how often to play; give --evaluate with it."
         )
     given: dict[str, Any] = trials.counts(
-        num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed
+        num_episodes=chosen.episodes,
+        num_steps=chosen.steps,
+        seed=chosen.seed,
+        rounds=chosen.rounds,
     )
     if chosen.clip_rewards is not None:
         given["clip_rewards"] = chosen.clip_rewards

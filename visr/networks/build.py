@@ -52,15 +52,17 @@ class Plan:
     centred: bool
     normalise: bool
     head_size: int = 256
+    unit: bool = True
+    """Whether phi has length 1."""
 
 
-def features(spec: EnvSpec, plan: Plan, unit_length: bool = True) -> nn.Module:
+def features(spec: EnvSpec, plan: Plan) -> nn.Module:
     """phi for these observations."""
     if is_image(spec.observation_space):
         torso = _image_torso(spec, plan.torso)
-        return DeepFeatures(torso, plan.num_features, plan.centred, unit_length)
+        return DeepFeatures(torso, plan.num_features, plan.centred, plan.unit)
     _refuse_image_torso(spec, plan.torso)
-    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise, unit_length)
+    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise, plan.unit)
 
 
 def successor_features(

@@ -17,7 +17,7 @@ _RATE = 0.01
 
 
 class DeepFeatures(nn.Module):
-    """phi(o): a torso, a linear layer, unit length unless told otherwise; no memory.
+    """phi(o): a torso, a linear layer, unit length (unless `unit` is false); no memory.
 
     Screens of one game look so alike that fresh features of all of them point the same way, and learning
     would only turn that way about. `centred` takes the batch's mean out of what the torso says, and a
@@ -25,11 +25,10 @@ class DeepFeatures(nn.Module):
     """
 
     def __init__(
-        self, torso: nn.Module, num_features: int, centred: bool = False, unit_length: bool = True
+        self, torso: nn.Module, num_features: int, centred: bool = False, unit: bool = True
     ) -> None:
         super().__init__()
-        self.unit_length = unit_length
-        self.torso = torso
+        self.torso, self._unit = torso, unit
         size: int = torso.size  # pyright: ignore
         self.readout = linear(size, num_features, bias=not centred)
         self.mean: Tensor | None
@@ -40,8 +39,8 @@ class DeepFeatures(nn.Module):
         hidden = self.torso(observation)
         if self.mean is not None:
             hidden = hidden - (self._batch_mean(hidden) if torch.is_grad_enabled() else self.mean)
-        phi = self.readout(hidden)
-        return sphere.normalise(phi) if self.unit_length else phi
+        features = self.readout(hidden)
+        return sphere.normalise(features) if self._unit else features
 
     def _batch_mean(self, hidden: Tensor) -> Tensor:
         """While learning: the mean of this batch, which the running mean follows."""

@@ -73,7 +73,7 @@ class Comparison:
 
 
 def compare(rewards: Rewards) -> Comparison:
-    """Least squares (the paper's), ridge, centred, random search; `best` is chosen on held-out episodes."""
+    """Least squares (the paper's), ridge, centred, whitened, search; held-out episodes choose `best`."""
     reward = _checked(rewards)
     is_constant = np.ptp(reward) == 0
     blocks = _blocks(rewards, reward)
@@ -82,6 +82,7 @@ def compare(rewards: Rewards) -> Comparison:
         "ridge": _ridge(blocks, centred=False),
         "centred": functools.partial(solve, centred=True, ridge=0.0),
         "centred ridge": _ridge(blocks, centred=True),
+        "whitened": functools.partial(solve, centred=True, ridge=0.0, whitened=True),
     }
     found = {
         name: _answer(name, method, blocks)
