@@ -21,7 +21,7 @@ def test_the_paper_s_aggregates_by_hand():
     # pong        -10     -30     -20    below random
     # alien        60      90      75    exactly human level, and the rule is >=
     # boxing      100     200     150
-    # median 75, mean 205 / 3; per seed: medians 60, 90 -> std 15 sqrt 2; means 50, 260/3 -> std 110/3 / sqrt 2
+    # median 75, mean 205 / 3; per seed: medians 60, 90: std 15 sqrt 2; means 50, 260/3: std 110/3 / sqrt 2
     found = statistics.aggregate(
         {"pong": {0: -10, 1: -30}, "alien": {0: 60, 1: 90}, "boxing": {0: 100, 1: 200}}
     )
@@ -86,7 +86,7 @@ def test_intervals_with_the_same_draws_agree_exactly_with_a_plain_loop():
 
 
 def test_intervals_cover_the_truth_about_as_often_as_they_say():
-    """20 seeds of 4 games around 0: the mean's interval holds 0 in 95 % of 300 worlds, less a little."""
+    """20 seeds of 4 games around 0: the interval holds 0 in 95 % of 300 worlds, less a little."""
     random = np.random.default_rng(0)
     hits = 0
     for world in range(300):
@@ -113,7 +113,7 @@ def test_probability_of_improvement_by_hand():
 def test_probability_of_improvement_is_mann_whitney_s_u(seed: int):
     x, y = random_scores(seed), random_scores(seed + 50)
     expected = np.mean(
-        [scipy.stats.mannwhitneyu(a, b).statistic / (len(a) * len(b)) for a, b in zip(x, y)]
+        [scipy.stats.mannwhitneyu(a, b).statistic / (len(a) * len(b)) for a, b in zip(x, y, strict=True)]
     )
     assert statistics.improvement(x, y).probability == pytest.approx(float(expected))
 

@@ -9,6 +9,7 @@ checkpoints/STEPS.safetensors   everything needed to go on; the last two are kep
 portrait.safetensors            what the report draws of phi and psi
 recorded.safetensors            a reward-free sample with its features, where observations are small
 phase_two.json                  what the rewarded phase came to: raw scores of whole episodes
+job.json                        which agent of a plan it is, where `visr reproduce` made it
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
 report/, tensorboard/           for people
 """
@@ -45,6 +46,7 @@ class RunDir:
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"
         self.phase_two = self.path / "phase_two.json"
+        self.job = self.path / "job.json"
         self.portrait = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"
         self.report = self.path / "report"

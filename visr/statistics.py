@@ -1,8 +1,8 @@
 """What many scores come to: the paper's aggregates, and the robust ones that came after it.
 
-Scores of one agent are a list with an array per game, of one number per seed; games may have different numbers of
-seeds. Intervals are stratified: they draw seeds anew within each game and keep the games as they are, after
-Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
+Scores of one agent are a list with an array per game, of one number per seed; games may have different
+numbers of seeds. Intervals are stratified: they draw seeds anew within each game and keep the games as they
+are, after Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
 """
 
 from __future__ import annotations

@@ -109,35 +109,37 @@ def record(path: Path) -> Record:
     return Record(
         path=path,
         config=config,
-        metrics=_columns(run.metrics),
-        timing=_columns(run.timing),
-        online={} if is_grid else _online(run.online),
-        evaluation=_columns(run.evaluation),
+        metrics=columns(run.metrics),
+        timing=columns(run.timing),
+        online={} if is_grid else online(run.online),
+        evaluation=columns(run.evaluation),
         phase_two=None if is_grid else phase_two.read(run.phase_two, config.env),
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
     )
 
 
-def _columns(path: Path) -> Columns:
+def columns(path: Path) -> Columns:
+    """A CSV file of numbers over steps."""
     rows = read_rows(path)
     if not rows:
         return {}
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    steps = columns.get("num_steps", np.array([math.nan]))
+    found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    steps = found.get("num_steps", np.array([math.nan]))
     if not (np.isfinite(steps).all() and (steps >= 0).all()):
         raise UserError(f"{path} is damaged: its column num_steps is missing or not a count.")
     # a run that diverged writes infinities; no axis can show them
-    return {name: np.where(np.isfinite(column), column, np.nan) for name, column in columns.items()}
+    return {name: np.where(np.isfinite(column), column, np.nan) for name, column in found.items()}
 
 
-def _online(path: Path) -> Columns:
-    columns = _columns(path)
-    if columns and not {"num_episodes", "mean_return"} <= columns.keys():
+def online(path: Path) -> Columns:
+    """The scores over training, as online.csv tells them."""
+    rows = columns(path)
+    if rows and not {"num_episodes", "mean_return"} <= rows.keys():
         raise UserError(f"{path} is damaged: it has no column num_episodes or none mean_return.")
-    if columns and not (columns["num_episodes"] >= 0).all():
+    if rows and not (rows["num_episodes"] >= 0).all():
         raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
-    return columns
+    return rows
 
 
 def _portrait(path: Path, config: RunConfig) -> Portrait:
