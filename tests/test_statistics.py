@@ -113,7 +113,10 @@ def test_probability_of_improvement_by_hand():
 def test_probability_of_improvement_is_mann_whitney_s_u(seed: int):
     x, y = random_scores(seed), random_scores(seed + 50)
     expected = np.mean(
-        [scipy.stats.mannwhitneyu(a, b).statistic / (len(a) * len(b)) for a, b in zip(x, y, strict=True)]
+        [
+            scipy.stats.mannwhitneyu(a, b).statistic / (len(a) * len(b))
+            for a, b in zip(x, y, strict=True)
+        ]
     )
     assert statistics.improvement(x, y).probability == pytest.approx(float(expected))
 

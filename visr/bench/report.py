@@ -62,7 +62,7 @@ def read_bare(root: Path) -> None:
 
 
 def make_runs(root: Path, num_runs: int, num_steps: int = _STEPS) -> list[Path]:
-    """Run directories as `visr reproduce atari` leaves them, with made-up scores: seeds, games, agents in turn."""
+    """Directories as `visr reproduce atari` leaves them, with made-up scores: agents, games, seeds in turn."""
     every = itertools.product(range(num_runs), games.all_games(), AGENTS)
     made = []
     for seed, game, agent in itertools.islice(every, num_runs):
@@ -83,20 +83,21 @@ def _make_run(path: Path, agent: str, game: Game, seed: int, num_steps: int) -> 
     content = {"format": FORMAT, "config": configuration.to_dict(config)}
     run.config_file.write_text(json.dumps(content, indent=2) + "\n")
     run.job.write_text(json.dumps(job) + "\n")
-    level = _SKILL.get(agent, 0.6) * np.random.default_rng([*game.name.encode()]).lognormal(
-        -2.5, 1.6
-    )
+    ease = np.random.default_rng([*game.name.encode()]).lognormal(-2.5, 1.6)
+    level = _SKILL.get(agent, 0.6) * ease
     run.phase_two.write_text(json.dumps(_phase(agent, game, level, random, num_steps)) + "\n")
-    steps = np.linspace(0, num_steps, _ROWS + 1)[1:].astype(int)
-    rising = level * (1 - np.exp(-3 * steps / num_steps))
+    steps = np.linspace(0, num_steps, _ROWS + 1)[1:].astype(int).tolist()
+    rising = level * (1 - np.exp(-3 * np.arange(1, _ROWS + 1) / _ROWS))
     returns = game.random + (game.human - game.random) * rising * random.lognormal(0, 0.3, _ROWS)
-    _write(run.online, "num_steps,num_episodes,mean_return,r_squared,num_rewarded", [
-        f"{s},{random.integers(1, 9)},{x!r},0.01,{i}.0" for i, (s, x) in enumerate(zip(steps, returns.tolist(), strict=True))
-    ])  # fmt: skip
+    online = [
+        f"{step},{random.integers(1, 9)},{x!r},0.01,{i}.0"
+        for i, (step, x) in enumerate(zip(steps, returns.tolist(), strict=True))
+    ]
+    _write(run.online, "num_steps,num_episodes,mean_return,r_squared,num_rewarded", online)
     losses = random.lognormal(2, 0.1, _ROWS).tolist()
-    _write(run.metrics, "num_steps,num_updates,feature_concentration,intrinsic_reward,psi_loss", [
-        f"{s},{s // 320},0.1,0.2,{x!r}" for s, x in zip(steps, losses, strict=True)
-    ])  # fmt: skip
+    metrics = [f"{s},{s // 320},0.1,0.2,{x!r}" for s, x in zip(steps, losses, strict=True)]
+    names = "num_steps,num_updates,feature_concentration,intrinsic_reward,psi_loss"
+    _write(run.metrics, names, metrics)
 
 
 def _write(path: Path, header: str, lines: list[str]) -> None:

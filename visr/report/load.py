@@ -18,7 +18,7 @@ from visr.errors import UserError
 from visr.games import Game, by_id
 from visr.report import phase_two
 from visr.report.phase_two import PhaseTwo
-from visr.run_dir import RunDir, evaluation_of, read_json, read_rows
+from visr.run_dir import RunDir, evaluation_of, read_json, whole_lines
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
 
@@ -121,10 +121,19 @@ def record(path: Path) -> Record:
 
 def columns(path: Path) -> Columns:
     """A CSV file of numbers over steps."""
-    rows = read_rows(path)
+    header, *rows = whole_lines(path) or [""]
     if not rows:
         return {}
-    found = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    names = header.rstrip("\r\n").split(",")
+    try:
+        table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
+    except ValueError:
+        table = np.zeros((0, 0))
+    if table.shape[1] != len(names):
+        raise UserError(
+            f"{path} is damaged: a row does not fit its header; restore it, or move it away."
+        )
+    found = dict(zip(names, table.T, strict=True))
     steps = found.get("num_steps", np.array([math.nan]))
     if not (np.isfinite(steps).all() and (steps >= 0).all()):
         raise UserError(f"{path} is damaged: its column num_steps is missing or not a count.")

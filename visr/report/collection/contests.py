@@ -43,7 +43,8 @@ def regression_or_search(suite: Suite) -> Drawing | None:
         f", with {ties} tied" if ties else ""
     )
     paper = (
-        " The paper's text: ahead on 41 of 57, one tied; means 109.16 and 63.57, medians 8.99 and 3.45."
+        " The paper's text: ahead on 41 of 57, one tied; means 109.16 and 63.57, medians 8.99 "
+        "and 3.45."
         if suite.is_atari
         else ""
     )
@@ -51,8 +52,8 @@ def regression_or_search(suite: Suite) -> Drawing | None:
         f"{suite.key}_figure_2b",
         "Regression against random search (Figure 2b)",
         f"{regression.key.name}, game by game. {said}.",
-        f"{regression.key.name}: {suite.unit} with w from regression (blue) and from random search on the same data "
-        f"(vermilion), means over seeds. {said}.{paper}",
+        f"{regression.key.name}: {suite.unit} with w from regression (blue) and from random "
+        f"search on the same data (vermilion), means over seeds. {said}.{paper}",
         lambda theme: _draw_pairs(theme, found, suite.unit),
         ("game", "regression", "search"),
         [(name_of(game), one, other) for game, one, other in found],
@@ -108,6 +109,7 @@ def _score_axis(axes: Axes, values: np.ndarray) -> None:
         low, high = float(values.min()), float(values.max())
         axes.set_xticks([t for t in ticks if low - abs(low) <= t <= high * 2 or t == 0])
         axes.minorticks_off()
+        axes.set_xlim(1.3 * low - 2, 1.3 * high)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(
@@ -146,9 +148,10 @@ def frames_of_dqn(suite: Suite) -> Drawing | None:
         "Frames that DQN needs to match (Figure 2c)",
         f"Millions of frames until DQN scores as much as {entry.key.name}, for {len(found)} games.",
         f"Millions of frames until DQN first scores as much as {entry.key.name} "
-        f"({entry.key.num_steps:,} reward-free steps): {never} of {len(found)} games not within its curve (green), "
-        f"{soon} in its first million (red), the rest between (yellow ground). Published: Dopamine's DQN, mean of 5 "
-        "runs, sticky actions; diamonds: our own DQN runs. Light bars are games of the 26.",
+        f"({entry.key.num_steps:,} reward-free steps): {never} of {len(found)} games not within "
+        f"its curve (green), {soon} in its first million (red), the rest between (yellow ground). "
+        "Published: Dopamine's DQN, mean of 5 runs, sticky actions; diamonds: our own DQN runs. "
+        "Light bars are games of the 26.",
         lambda theme: _draw_frames(theme, found, in_26),
         ("game", "score", "published_dqn_million_frames", "own_dqn_million_frames"),
         [(name_of(m.game), m.score, _or_empty(m.published), _or_empty(m.own)) for m in found],
@@ -191,7 +194,7 @@ def _draw_frames(theme: Theme, found: list[Match], in_26: set[str]) -> Figure:
     for row, match in enumerate(found):
         frames = _shown(match)
         hue = "green" if np.isinf(frames) else "vermilion" if frames <= 1 else "orange"
-        axes.axhspan(row - 0.5, row + 0.5, color=theme.palette[hue], alpha=0.14, lw=0)
+        axes.axhspan(row - 0.5, row + 0.5, color=theme.palette[hue], alpha=0.22, lw=0)
         if match.published is not None:
             paint = theme.palette["sky" if match.game in in_26 else "blue"]
             width = min(match.published, _LAST) - low

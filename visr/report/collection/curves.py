@@ -90,8 +90,9 @@ def over_training(suite: Suite) -> Drawing | None:
         "Score with and without GPI over training (Figure 2a)",
         f"Median score over {num_games} games during training: "
         + "; ".join(f"{agent} ends at {_last(line[0]):.1f}" for agent, line in lines.items()),
-        f"Median over games ({num_games} here) of the {suite.unit} of the rewarded environments, each game "
-        "averaged over seeds; the band reaches from the lowest to the highest seed. Solid: with GPI; dashed: without.",
+        f"Median over games ({num_games} here) of the {suite.unit} of the rewarded environments, "
+        "each game averaged over seeds; the band reaches from the lowest to the highest seed. "
+        "Solid: with GPI; dashed: without.",
         lambda theme: _draw_over_training(theme, found.steps, lines, suite.unit),
         ("agent", "num_steps", "median", "lowest_seed", "highest_seed"),
         rows,
@@ -154,9 +155,9 @@ def every_game(suite: Suite) -> Drawing | None:
         f"{suite.key}_learning_curves",
         "Every game over training",
         f"Learning curves of {len(games)} games, a panel each.",
-        f"The {unit} while training goes on, up to {short_count(found.steps[-1])} steps: means over seeds of the "
-        "running mean of finished episodes. Each panel runs from its own lowest to its own highest score, which "
-        "are written beside it; the fine line is 0"
+        f"The {unit} while training goes on, up to {short_count(found.steps[-1])} steps: means "
+        "over seeds of the running mean of finished episodes. Each panel runs from its own "
+        "lowest to its own highest score, which are written beside it; the fine line is 0"
         + (", what a random player scores." if suite.is_normalised else "."),
         lambda theme: _draw_panels(theme, games, found.steps, lines),
         ("agent", "game", "num_steps", "score"),
@@ -182,7 +183,7 @@ def _draw_panels(
     axes.set_axis_off()
     pitch = _CELL + _GAP
     axes.set_xlim(0, _ACROSS * pitch - _GAP + 0.02)
-    axes.set_ylim(-(down * pitch) + 0.12, 0.28)
+    axes.set_ylim(-(down * pitch) + 0.12, 0.0)
     for place, game in enumerate(games):
         left, bottom = (place % _ACROSS) * pitch, -(place // _ACROSS) * pitch - _CELL
         own = {agent: line for (agent, g), line in lines.items() if g == game}
@@ -210,7 +211,8 @@ def _panel(
     for agent, line in own.items():
         x, y = left + _CELL * steps / steps[-1], bottom + tall * (line - low) / span
         axes.plot(x, y, color=colour(theme, agent), ls=dashes(agent), lw=1.0)
-    axes.text(left, bottom + 0.84 * _CELL, name, fontsize=6.5, fontweight="bold", color=theme.ink)
+    size = 6.5 if len(name) <= 11 else 5.4
+    axes.text(left, bottom + 0.84 * _CELL, name, fontsize=size, fontweight="bold", color=theme.ink)
     note = {"fontsize": 5.5, "color": theme.muted, "ha": "right"}
     axes.text(left + _CELL, bottom + 0.84 * _CELL, _short(high), **note)
     if low < 0:

@@ -54,7 +54,7 @@ def finished(drawing: Drawing) -> Plate:
     pngs = []
     for theme in (style.LIGHT, style.DARK):
         with style.house_style(theme):
-            pngs.append(style.png(drawing.draw(theme)))
+            pngs.append(style.small_png(drawing.draw(theme)))
     return Plate(
         drawing.name, drawing.title, drawing.alt, drawing.caption, *pngs, csv=_csv(drawing)
     )
@@ -74,8 +74,8 @@ def _plain(cell: object) -> object:
 
 
 _FAMILIES = (
-    ("RF VISR", "vermilion"), ("VISR", "blue"), ("DIAYN", "purple"), ("Pos Reward", "orange"), ("NSQ", "green"),
-    ("Curiosity", "orange"), ("DQN", "sky"), ("Rainbow", "sky"), ("PPO", "sky"), ("Random", "grey"),
+    ("RF VISR", "vermilion"), ("VISR", "blue"), ("DIAYN", "purple"), ("Pos Reward", "orange"),
+    ("NSQ", "green"), ("Curiosity", "orange"), ("DQN", "sky"), ("Rainbow", "sky"), ("PPO", "sky"), ("Random", "grey"),
 )  # fmt: skip
 _DASHES: dict[str, object] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
 

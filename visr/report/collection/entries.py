@@ -1,4 +1,4 @@
-"""From runs to lines of a table: which agent, after how much interaction, with which score per game and seed."""
+"""From runs to lines of a table: which agent, after how much interaction, which score per game and seed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from visr import published
 from visr.report.collection.runs import UNIFORM, Run, Trouble, short_count
 from visr.report.phase_two import UNADAPTED, UNTRAINED, Condition
 
@@ -82,7 +83,7 @@ def agent_name(run: Run) -> str:
 
 
 def gather(runs: Sequence[Run]) -> tuple[list[Entry], list[Trouble]]:
-    """Every line that the scores of these runs make, in the table's order; and runs that say the same twice."""
+    """Every line that these runs make, in the table's order; and runs that say the same twice."""
     entries: dict[Key, Entry] = {}
     origin: dict[tuple[Key, str, int], str] = {}
     doubles: dict[str, str] = {}
@@ -94,9 +95,9 @@ def gather(runs: Sequence[Run]) -> tuple[list[Entry], list[Trouble]]:
                 continue
             scores = entries.setdefault(key, Entry(key)).scores
             scores.setdefault(run.env, {})[run.seed] = condition.mean
-    order = sorted(
-        entries, key=lambda k: (k.section, k.algorithm, _count(k.interaction), k.num_steps)
-    )
+    if not any(key.algorithm == RANDOM for key in entries):
+        entries |= _random_entry(runs)
+    order = sorted(entries, key=_order)
     troubles = [
         Trouble(
             name, f"the same agent, steps, game and seed as {earlier}, which is counted instead."
@@ -160,6 +161,14 @@ def _budget(run: Run) -> str:
     ):
         return "100k"
     return short_count(float(f"{phase.num_rewarded_steps:.1g}"))
+
+
+def _order(key: Key) -> tuple[object, ...]:
+    """As in the paper; what it has not comes behind, within its part."""
+    names = [row.name for row in published.paper_table()]
+    place = names.index(key.name) if key.name in names else len(names)
+    section = (TOP, MIDDLE, BOTTOM).index(key.section)
+    return section, place, key.algorithm, _count(key.interaction), key.num_steps
 
 
 def _count(interaction: str) -> float:

@@ -1,4 +1,4 @@
-"""Grid worlds, where values are exact: runs with an evaluation.csv, and tables or curves kept of earlier ones."""
+"""Grid worlds, where values are exact: runs, and tables or curves that were kept of earlier ones."""
 
 from __future__ import annotations
 
@@ -129,9 +129,9 @@ def table(lines: Sequence[Line]) -> Table | None:
         name="grid",
         title="Grid world: fraction of optimal",
         caption=(
-            "Exact, not sampled: 0 is what a random policy is worth, 1 what an optimal one is. Own is w's own policy, "
-            "GPI improves over its neighbours, planned is perfect planning on φ·w: what the features permit. ± is the "
-            "standard deviation over seeds."
+            "Exact, not sampled: 0 is what a random policy is worth, 1 what an optimal one is. "
+            "Own is w's own policy, GPI improves over its neighbours, planned is perfect "
+            "planning on φ·w: what the features permit. ± is the standard deviation over seeds."
         ),
         columns=("Run", *_COLUMNS.values()),
         rows=tuple(rows),
@@ -193,7 +193,8 @@ def over_training(lines: Sequence[Line]) -> Drawing | None:
         "grid_curves",
         "Grid world over training",
         f"Fraction of optimal over training for {', '.join(by_label)}, three families of tasks.",
-        "Fraction of optimal of w's own policy, a line a seed, for random w, two boxes and goal cells.",
+        "Fraction of optimal of w's own policy, a line a seed, for random w, two boxes and goal "
+        "cells.",
         lambda theme: _draw(theme, by_label),
         ("run", "seed", "num_steps", "family", "fraction_of_optimal"),
         rows,

@@ -21,24 +21,26 @@ from visr.report.pictures import Picture
 from visr.report.stylesheet import CSS
 
 _MORE_CSS = """
-main { max-width: 58rem; }
-nav { margin: 1.4rem 0 0; padding: 0.7rem 0; border: solid var(--rule); border-width: 1px 0; font-size: 0.9rem;
-  columns: 2; }
+main { max-width: 66rem; }
+main > header p, section > p, figcaption, .muted { max-width: 48rem; }
+nav { margin: 1.4rem 0 0; padding: 0.7rem 0; border: solid var(--rule); border-width: 1px 0;
+  font-size: 0.9rem; columns: 2; }
 nav a { display: block; text-decoration: none; padding: 0.1rem 0; }
 nav a.inner { padding-left: 1.1rem; }
 .frame.themed { background: var(--card); }
-.frame.themed img { mix-blend-mode: normal; }
+.frame.themed img { mix-blend-mode: normal; width: 100%; max-width: 50rem; }
 h2.suite { font-size: 1.65rem; margin-top: 4.5rem; padding-top: 1.2rem; border-top: 2px solid var(--ink); }
-table.results { font-size: 0.82rem; }
-table.results th, table.results td { padding: 0.28rem 0; border-bottom-color: transparent; }
-table.results tbody th { font-weight: 400; text-align: left; min-width: 11rem; padding-right: 0.8rem; }
-table.results .number { padding-left: 0.7rem; }
+table.results { font-size: 0.82rem; width: auto; }
+table.results th, table.results td { padding: 0.28rem 0; border-bottom: 0; }
+table.results tbody th { font-weight: 400; text-align: left; min-width: 13rem; padding-right: 0.8rem; }
+table.results .number { padding-left: 0.75rem; }
+table.results .words { padding-left: 1.2rem; }
 table.results .start { padding-left: 1.5rem; }
 table.results thead tr:last-child th { border-bottom: 1px solid var(--rule); }
 table.results th.group { text-align: center; color: var(--ink); padding-left: 1.5rem; }
 table.results tr.rule > * { border-top: 1px solid var(--rule); }
 table.results tr.ours > * { color: var(--accent); font-weight: 600; }
-table.plain tr.ours > *, .all-ours table.results tr.ours > * { color: inherit; font-weight: 400; }
+.all-ours table.results tr.ours > * { color: inherit; font-weight: 400; }
 .trouble { color: var(--muted); }
 details + details { margin-top: 0.8rem; }
 details .scroll { margin-top: 0.8rem; }
@@ -49,8 +51,8 @@ details .scroll { margin-top: 0.8rem; }
   .frame.themed { border: 0; padding: 0; } }
 """
 _TAIL = """<footer>VISR: Hansen et al., Fast Task Inference with Variational Intrinsic Successor Features,
-ICLR 2020. Beside this page lie every figure as PNG (light and dark) and CSV, and every table as Markdown, CSV, LaTeX and
-HTML; the page itself needs none of them.</footer>
+ICLR 2020. Beside this page lie every figure as PNG (light and dark) and CSV, and every table as Markdown,
+CSV, LaTeX and HTML; the page itself needs none of them.</footer>
 </main>
 </body>
 </html>
@@ -144,7 +146,8 @@ def _table(table: Table) -> str:
 def _folded(table: Table) -> str:
     return (
         f'<details id="{table.name}"><summary>{text(table.title)}</summary>\n'
-        f'<div class="{_kind(table)}">{table.html()}</div><p class="muted">{text(table.caption)}</p></details>\n'
+        f'<div class="{_kind(table)}">{table.html()}</div>'
+        f'<p class="muted">{text(table.caption)}</p></details>\n'
     )
 
 

@@ -16,11 +16,12 @@ from visr.statistics import Aggregate
 _SECTIONS = (TOP, MIDDLE, BOTTOM)
 _COLUMNS = ("Mdn", "M", ">0", ">H", "≥100 %")
 _READING = (
-    "Mdn is the median over games, M the mean, >0 the number of games above random play, >H those at human level "
-    "(75 % of the human score or more, as in Mnih et al., 2015), ≥100 % those at the whole human score, which the "
-    "paper does not print. @N is the amount of rewarded interaction. Top: unsupervised learning only; middle: "
-    "data-limited reinforcement learning; bottom: after unsupervised pre-training. Lines called ours stand beneath "
-    "the published ones they belong to, with the steps they trained for."
+    "Mdn is the median over games, M the mean, >0 the number of games above random play, >H "
+    "those at human level (75 % of the human score or more, as in Mnih et al., 2015), ≥100 % "
+    "those at the whole human score, which the paper does not print. @N is the amount of "
+    "rewarded interaction. Top: unsupervised learning only; middle: data-limited reinforcement "
+    "learning; bottom: after unsupervised pre-training. Lines called ours stand beneath the "
+    "published ones they belong to, with the steps they trained for."
 )
 _DEVIATION = (
     "± is the standard deviation over seeds of the aggregate; a question mark is the paper's own."

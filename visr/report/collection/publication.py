@@ -1,4 +1,4 @@
-"""From a directory of many runs to tables, figures and one page: read everything, draw everything, then write."""
+"""From many runs to tables, figures and one page: read everything, draw everything, and only then write."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def write(root: Path, out: Path | None = None) -> dict[str, Any]:
 def _nothing(root: Path, troubles: Sequence[Trouble]) -> str:
     if troubles:
         return (
-            f"Nothing below {root} can be reported on; the first of {len(troubles)} damaged runs is "
-            f"{troubles[0].name}: {troubles[0].sentence}"
+            f"Nothing below {root} can be reported on; the first of {len(troubles)} damaged runs "
+            f"is {troubles[0].name}: {troubles[0].sentence}"
         )
     return (
-        f"{root} holds no run (no config.json), nor any below it; name a run's own directory or one "
-        "that holds several."
+        f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
+        "one that holds several."
     )
 
 
@@ -117,7 +117,9 @@ def _portrait(runs: Sequence[Run]) -> tuple[Picture, ...]:
 
 
 def _published() -> Chapter:
-    words = "Nothing here was run by us: scores as others published them, game by game, put through the same code."
+    words = (
+        "Nothing here was run by us: scores as others published them, put through the same code."
+    )
     return Chapter("published", "Published scores", words, (ours.published_scores(),), (), ())
 
 

@@ -150,8 +150,8 @@ def _agent(path: Path, env: str, seed: int) -> str | None:
         raise UserError(f"{path} names no agent; the run is damaged.")
     if (job.get("game"), job.get("seed")) != (env, seed):
         raise UserError(
-            f"{path} speaks of {job.get('game')!r} with seed {job.get('seed')!r}, and the run plays "
-            f"{env!r} with seed {seed}; the run is damaged."
+            f"{path} speaks of {job.get('game')!r} with seed {job.get('seed')!r}, and the run "
+            f"plays {env!r} with seed {seed}; the run is damaged."
         )
     return job["agent"]
 

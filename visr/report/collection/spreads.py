@@ -19,7 +19,7 @@ _THRESHOLDS = 101
 
 
 def _shown(suite: Suite, part: Part) -> list[Entry]:
-    """Entries with anything in the part; where one agent trained for several numbers of steps, the longest."""
+    """Entries with anything in the part; of one agent with several numbers of steps, the longest."""
     longest: dict[str, Entry] = {}
     for entry in suite.entries:
         if (entry.key, part.key) in suite.aggregates:
@@ -47,8 +47,9 @@ def intervals(suite: Suite) -> Drawing | None:
         "How sure one can be",
         "IQM, median and mean of "
         + "; ".join(f"{name}: IQM {found[name].iqm:.1f}" for name in order),
-        f"{suite.unit[0].upper()}{suite.unit[1:]} over {part.title}: bars are {statistics.LEVEL:.0%} stratified "
-        "bootstrap intervals over seeds; a lone tick has one seed only, and nothing tells how sure it is.",
+        f"{suite.unit[0].upper()}{suite.unit[1:]} over {part.title}: bars are "
+        f"{100 * statistics.LEVEL:g} % stratified bootstrap intervals over seeds; a lone tick has "
+        "one seed only, and nothing tells how sure it is.",
         lambda theme: _draw_intervals(theme, order, found, suite.unit),
         ("algorithm", "statistic", "value", "low", "high"),
         rows,
@@ -77,7 +78,7 @@ def _draw_intervals(
     figure = Figure(figsize=(style.WIDTH, height))
     every = figure.subplots(1, 3, sharey=True)
     figure.subplots_adjust(
-        left=0.22, right=0.985, bottom=0.42 / height, top=1 - 0.26 / height, wspace=0.12
+        left=0.27, right=0.985, bottom=0.42 / height, top=1 - 0.26 / height, wspace=0.12
     )
     for column, axes in enumerate(every):
         for row, name in enumerate(order):
@@ -120,9 +121,10 @@ def profiles(suite: Suite) -> Drawing | None:
         f"{suite.key}_profiles",
         "Performance profiles",
         f"Share of runs above each score, for {', '.join(found)}.",
-        f"The share of runs (games weighing alike, {part.title}) whose {suite.unit} is above the value on the "
-        "horizontal axis: a higher line is better everywhere it is higher. Bands are pointwise "
-        f"{statistics.LEVEL:.0%} stratified bootstrap intervals, where every game has two seeds or more.",
+        f"The share of runs (games weighing alike, {part.title}) whose {suite.unit} is above the "
+        "value on the horizontal axis: a higher line is better everywhere it is higher. Bands "
+        f"are pointwise {100 * statistics.LEVEL:g} % stratified bootstrap intervals, where every "
+        "game has two seeds or more.",
         lambda theme: _draw_profiles(theme, found, suite.unit),
         ("algorithm", "threshold", "share", "low", "high"),
         rows,
@@ -143,9 +145,9 @@ def _draw_profiles(theme: Theme, found: dict[str, Profile], unit: str) -> Figure
     figure = Figure(figsize=(style.WIDTH, 3.2))
     axes = figure.subplots()
     figure.subplots_adjust(left=0.075, right=0.74, bottom=0.13, top=0.96)
+    x = next(iter(found.values())).thresholds
     for name, profile in found.items():
         paint = colour(theme, name)
-        x = profile.thresholds
         if profile.low is not None and profile.high is not None:
             axes.fill_between(x, profile.low, profile.high, color=paint, alpha=0.12, lw=0)
         line = dashes(name.split(" @")[0])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from visr.report.elements import text
@@ -40,6 +42,8 @@ class Table:
     rows: tuple[Row, ...]
     groups: tuple[tuple[str, int], ...] = ()
     """Titles over the columns after the first, and how many columns each spans."""
+    words: frozenset[int] = frozenset()
+    """Places of further columns that hold words, and so are set flush left."""
 
     def files(self) -> dict[str, str]:
         """The table in each of its formats, by file name."""
@@ -69,7 +73,9 @@ class Table:
     def markdown(self) -> str:
         """A pipe table under its title."""
         lines = [f"**{_piped(self.title)}**", "", _line(map(_piped, self.flat_columns()))]
-        lines.append(_line(["---", *["---:"] * (len(self.columns) - 1)]))
+        lines.append(
+            _line("---" if self._is_words(i) else "---:" for i in range(len(self.columns)))
+        )
         for row in self.rows:
             cells = [_piped(_minus(cell)) for cell in row.cells]
             lines.append(_line(f"**{c}**" if i in row.bold else c for i, c in enumerate(cells)))
@@ -79,7 +85,8 @@ class Table:
         """A table environment that wants the packages booktabs and graphicx."""
         lines = [r"\begin{table}", rf"  \caption{{{_tex(f'{self.title}. {self.caption}')}}}"]
         lines += [r"  \centering", r"  \resizebox{\linewidth}{!}{%"]
-        lines += [rf"  \begin{{tabular}}{{l*{{{len(self.columns) - 1}}}{{r}}}}", r"    \toprule"]
+        sides = "".join("l" if self._is_words(i) else "r" for i in range(len(self.columns)))
+        lines += [rf"  \begin{{tabular}}{{{sides}}}", r"    \toprule"]
         lines += self._latex_groups()
         lines.append(f"    {' & '.join(map(_tex, self.columns))} \\\\")
         for number, row in enumerate(self.rows):
@@ -115,28 +122,31 @@ class Table:
             for title, size in self.groups
         )
         first = f"<tr><td></td>{groups}</tr>\n" if groups else ""
-        starts = self._starts()
         names = "".join(
-            f'<th scope="col" class="number{" start" if i in starts else ""}">{text(c)}</th>'
+            f'<th scope="col" class="{self._kind(i)}">{text(c)}</th>'
             for i, c in enumerate(self.columns[1:], start=1)
         )
         return f'{first}<tr><th scope="col">{text(self.columns[0])}</th>{names}</tr>'
 
     def _html_row(self, row: Row) -> str:
         kinds = [k for k, is_it in (("ours", row.is_ours), ("rule", row.begins_section)) if is_it]
-        starts, cells = self._starts(), []
+        cells = []
         for place, cell in enumerate(row.cells[1:], start=1):
-            shown = (
-                f"<strong>{text(_minus(cell))}</strong>"
-                if place in row.bold
-                else text(_minus(cell))
-            )
-            start = " start" if place in starts else ""
-            cells.append(f'<td class="number{start}">{shown}</td>')
+            shown = text(_minus(cell))
+            shown = f"<strong>{shown}</strong>" if place in row.bold else shown
+            cells.append(f'<td class="{self._kind(place)}">{shown}</td>')
         kind = f' class="{" ".join(kinds)}"' if kinds else ""
         return (
             f'<tr{kind}><th scope="row"><bdi>{text(row.cells[0])}</bdi></th>{"".join(cells)}</tr>\n'
         )
+
+    def _is_words(self, place: int) -> bool:
+        return place == 0 or place in self.words
+
+    def _kind(self, place: int) -> str:
+        """The class of a cell in that column."""
+        start = " start" if place in self._starts() else ""
+        return f"{'words' if self._is_words(place) else 'number'}{start}"
 
     def _starts(self) -> set[int]:
         """Places where a group of columns begins."""
@@ -148,20 +158,16 @@ class Table:
 
 
 def _minus(cell: str) -> str:
-    """A true minus sign before a number."""
-    return (
-        f"−{cell[1:]}"
-        if cell[:1] == "-" and cell[1:2].isdigit()
-        else cell.replace("[-", "[−").replace(" -", " −")
-    )
+    """A true minus sign before every number, and only there."""
+    return re.sub(r"(^|[\[ ])-(?=\d)", "\\1−", cell)
 
 
 def _piped(words: str) -> str:
     return " ".join(words.split()).replace("|", "\\|")
 
 
-def _line(cells: object) -> str:
-    return f"| {' | '.join(cells)} |"  # type: ignore[arg-type]
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _tex(words: str) -> str:
