@@ -16,7 +16,7 @@ _VERBS = {
     "play": "watch a task or a skill, or film it",
     "task": "list, mix and compare tasks",
     "export": "write a task's policy as an ONNX file",
-    "report": "draw a run: figures and one HTML page",
+    "report": "draw a run, or tabulate many: figures and one HTML page",
     "bench": "measure speed against the bare cost of the matrix products",
     "doctor": "say whether an environment fits",
     "list": "name environments, presets, rewards",

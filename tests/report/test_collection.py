@@ -23,7 +23,7 @@ from visr import games, published, report
 from visr.bench.report import make_runs
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
-from visr.report.collection import entries, paper_tables, runs, suites
+from visr.report.collection import contests, entries, paper_tables, publication, runs, suites
 from visr.report.collection.runs import named_by
 from visr.report.collection.table import Row, Table
 from visr.run_dir import RunDir, append_rows, write_json
@@ -43,24 +43,28 @@ def new_run(root: Path, agent: str, env: str, seed: int, **fields: Any) -> RunDi
     return run
 
 
-def play(run: RunDir, num_steps: int = STEPS, **scores: float) -> None:
+def play(run: RunDir, **scores: float) -> None:
     """Training, a curve that rises to the first score, and the conditions with these means."""
     names = {
         "regression": "env-regression", "search": "env-search", "unadapted": UNADAPTED,
         "trained": "as trained", "random": "random policy",
     }  # fmt: skip
-    steps = [num_steps * i // 10 for i in range(1, 11)]
+    steps = [STEPS * i // 10 for i in range(1, 11)]
     append_rows(run.metrics, ["num_steps", "psi_loss"], [[s, 1.0] for s in steps])
     best = next(iter(scores.values()))
     columns = ["num_steps", "num_episodes", "mean_return", "r_squared", "num_rewarded"]
-    append_rows(run.online, columns, [[s, 5, best * s / num_steps, 0.1, 3] for s in steps])
+    append_rows(run.online, columns, [[s, 5, best * s / STEPS, 0.1, 3] for s in steps])
     judged = [condition(names[name], score) for name, score in scores.items()]
     env = run.config().env
-    write_json(run.phase_two, phase(*judged, env=env, num_steps=num_steps))
+    write_json(run.phase_two, phase(*judged, env=env, num_steps=STEPS))
 
 
 def table_of(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+def told(root: Path) -> dict[str, Any]:
+    return publication.summary(publication.gather(root))
 
 
 def every_file(root: Path) -> dict[Path, bytes]:
@@ -154,7 +158,7 @@ def test_every_published_figure_is_printed_exactly(atari: Path):
     (suite,) = suites.sort(found, entries.gather(found)[0])
     table, appendix = paper_tables.table_1(suite), paper_tables.appendix(suite)
     for format, minus in (("md", "−"), ("csv", "-"), ("html", "−"), ("tex", "$-$")):
-        text = table.files()[f"table1.{format}"]
+        text = table.files()[f"atari_table1.{format}"]
         for row in published.paper_table():
             for figure in (row.median, row.mean, row.n_above_random, row.n_above_human):
                 assert figure.replace("-", minus) in text
@@ -176,21 +180,27 @@ def test_minatar_is_normalised_by_what_was_measured(minatar: Path):
     assert by_name["NSQ @10M"].mean == pytest.approx(100)
     assert by_name["GPI VISR @100k"].mean == pytest.approx(50)  # (6 - 1) / (11 - 1)
     assert by_name["Random @0"].mean == pytest.approx(0)
+    rows = {row.cells[0]: row.cells[1:] for row in paper_tables.appendix(suite).rows}
+    assert rows["GPI VISR @100k, ours: 3k steps, 2 seeds"][:3] == (
+        "50.00 ± 0.00",
+        "50.00 ± 0.00",
+        "2",
+    )
 
 
 def test_minatar_without_a_reference_stays_raw(tmp_path: Path):
     play(new_run(tmp_path, "visr", SMALL[0], 0), regression=6.0, search=4.0, random=1.0)
-    summary = report.write(tmp_path)
-    assert summary["suites"]["minatar"]["unit"] == "raw score"
-    assert summary["suites"]["minatar"]["aggregates"] == []
-    assert "no reference" in Path(summary["page"]).read_text()
+    (suite,) = publication.gather(tmp_path).suites
+    assert suite.unit == "raw score"
+    assert suite.aggregates == {}
+    assert "no reference" in suite.scale_words
 
 
 def test_claims_are_judged_in_plain_words(minatar: Path):
     for game in SMALL:
         for seed in (0, 1):
             play(new_run(minatar, "rf-visr", game, seed), regression=1.5, random=1.0)
-    claims = {c["claim"]: c for c in report.write(minatar)["suites"]["minatar"]["claims"]}
+    claims = {c["claim"]: c for c in told(minatar)["suites"]["minatar"]["claims"]}
     assert claims["Learned features beat random ones"]["verdict"] == "holds"
     assert (
         claims["Pre-training beats 100 times as many rewarded steps"]["verdict"] == "does not hold"
@@ -201,7 +211,7 @@ def test_claims_are_judged_in_plain_words(minatar: Path):
 def test_a_single_seed_is_not_enough_evidence(tmp_path: Path):
     play(new_run(tmp_path, "visr", SMALL[0], 0), regression=6.0, random=1.0)
     play(new_run(tmp_path, "nsq-100k", SMALL[0], 0), trained=2.0, random=1.0)
-    claims = report.write(tmp_path)["suites"]["minatar"]["claims"]
+    claims = told(tmp_path)["suites"]["minatar"]["claims"]
     assert {claim["verdict"] for claim in claims} == {"not enough evidence"}
 
 
@@ -232,8 +242,7 @@ def test_half_finished_and_damaged_runs_are_told_of_in_words(atari: Path):
 def test_a_run_that_is_there_twice_counts_once(atari: Path):
     copy = new_run(atari / "copy", "visr", ATARI[0], 0)
     play(copy, regression=999.0, random=0.0)
-    summary = report.write(atari)
-    (words,) = summary["left_out"].values()
+    (words,) = told(atari)["left_out"].values()
     assert "same agent, steps, game and seed" in words
 
 
@@ -251,19 +260,23 @@ def test_the_grid_is_valued_exactly(tmp_path: Path):
     )  # as test_report.train leaves it: boxes_gpi is 4th, goals_gpi 7th
     assert found["mean"] == pytest.approx(100 * (last[3] + last[6]) / 2)
     table = (tmp_path / "report/tables/grid.csv").read_text()
-    assert re.search(r"^\"?kept \(100 steps, 1 seed\)\"?,0\.500,,0\.600", table, flags=re.MULTILINE)
+    assert re.search(r'^"kept, 100 steps, 1 seed",0\.500,,0\.600', table, flags=re.MULTILINE)
     assert (tmp_path / "report/figures/features.png").exists()
 
 
 def test_other_environments_have_a_table_and_curves_too(tmp_path: Path):
     play(new_run(tmp_path, "visr", "CartPole-v1", 0), regression=200.0, random=20.0)
-    page = Path(report.write(tmp_path)["page"]).read_text()
-    assert "CartPole" in page
+    out = Path(report.write(tmp_path)["page"]).parent
+    assert "| CartPole |" in (out / "tables/other_games.md").read_text()
+    last = table_of(out / "figures/other_learning_curves.csv")[-1]
+    assert (
+        last["score"] == "150"
+    )  # the mean of 30 episodes: of 6 rows, from half of 200 to all of it
 
 
 def test_every_figure_is_a_png_in_light_and_dark_and_a_csv(atari: Path):
-    summary = report.write(atari)
-    figures = Path(summary["page"]).parent / "figures"
+    before = told(atari)
+    figures = Path(report.write(atari)["page"]).parent / "figures"
     names = {path.stem for path in figures.glob("*.csv")}
     assert names == {
         *("atari_figure_2a", "atari_figure_2b", "atari_figure_2c", "atari_intervals"),
@@ -273,27 +286,25 @@ def test_every_figure_is_a_png_in_light_and_dark_and_a_csv(atari: Path):
         light, dark = (figures / f"{name}{end}.png" for end in ("", "-dark"))
         assert png_chunks(light.read_bytes())[0] == b"IHDR"
         assert light.read_bytes() != dark.read_bytes()
-        rows = list(csv.reader(io.StringIO((figures / f"{name}.csv").read_text())))
-        assert len({len(row) for row in rows}) == 1
-        assert len(rows) > 1
-
-
-def test_the_data_of_figure_2b_and_2c_are_the_scores(atari: Path):
-    figures = Path(report.write(atari)["page"]).parent / "figures"
+        rows = table_of(figures / f"{name}.csv")
+        assert rows
+        assert None not in rows[0]
     pairs = {row["game"]: row for row in table_of(figures / "atari_figure_2b.csv")}
     assert float(pairs["Pong"]["search"]) == pytest.approx(100 * 70.7 / 35.3)
     frames = {row["game"]: row for row in table_of(figures / "atari_figure_2c.csv")}
     assert frames["Pong"]["published_dqn_million_frames"] == "never"
     assert frames["Alien"]["published_dqn_million_frames"] == "1"
+    assert told(atari) == before  # a report beside the runs is none of them
 
 
 def test_our_own_dqn_runs_appear_in_figure_2c(minatar: Path):
     for game in SMALL:
         play(new_run(minatar, "dqn-10m", game, 0), trained=8.0, random=1.0)
-    figures = Path(report.write(minatar)["page"]).parent / "figures"
-    rows = table_of(figures / "minatar_figure_2c.csv")
-    # its running mean (of 30 episodes, 5 a row) first reaches 6 in the row of step 3000: 8 (.5 + ... + 1) / 6
-    assert [row["own_dqn_million_frames"] for row in rows] == ["0.003", "0.003"]
+    (suite,) = publication.gather(minatar).suites
+    drawing = contests.frames_of_dqn(suite)
+    assert drawing is not None
+    # its running mean (of 30 episodes, 5 a row) first reaches 6 in the last row: 8 (.5 + ... + 1) / 6
+    assert [row[-1] for row in drawing.rows] == [0.003, 0.003]
 
 
 def test_the_page_needs_nothing_but_itself_and_escapes_everything(atari: Path):
@@ -320,11 +331,6 @@ def test_the_same_runs_make_the_same_bytes(tmp_path: Path):
     once, again = (every_file(tmp_path / out) for out in ("a", "b"))
     assert len(once) > 40
     assert once == again
-
-
-def test_a_report_beside_the_runs_is_no_run_of_the_next(atari: Path):
-    once = report.write(atari)
-    assert report.write(atari) == once
 
 
 def test_what_is_committed_is_redrawn(tmp_path: Path):

@@ -62,7 +62,7 @@ def read_bare(root: Path) -> None:
 
 
 def make_runs(root: Path, num_runs: int, num_steps: int = _STEPS) -> list[Path]:
-    """Directories as `visr reproduce atari` leaves them, with made-up scores: agents, games, seeds in turn."""
+    """Directories as `visr reproduce atari` leaves them, with made-up scores."""
     every = itertools.product(range(num_runs), games.all_games(), AGENTS)
     made = []
     for seed, game, agent in itertools.islice(every, num_runs):

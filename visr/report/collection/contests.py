@@ -13,6 +13,7 @@ from visr import games, published
 from visr.report import scores, style
 from visr.report.collection.drawing import Drawing
 from visr.report.collection.entries import Entry
+from visr.report.collection.runs import short_count
 from visr.report.collection.suites import Suite, name_of
 from visr.report.style import Theme
 
@@ -140,22 +141,35 @@ def frames_of_dqn(suite: Suite) -> Drawing | None:
     if not found:
         return None
     found.sort(key=lambda m: (_shown(m), m.game))
-    never = sum(np.isinf(_shown(m)) for m in found)
-    soon = sum(_shown(m) <= 1 for m in found)
-    in_26 = {game.id for game in games.all_games() if game.in_26}
+    told = (
+        f"Millions of frames until DQN first scores as much as {entry.key.name} "
+        f"({entry.key.num_steps:,} reward-free steps)"
+    )
     return Drawing(
         f"{suite.key}_figure_2c",
         "Frames that DQN needs to match (Figure 2c)",
-        f"Millions of frames until DQN scores as much as {entry.key.name}, for {len(found)} games.",
-        f"Millions of frames until DQN first scores as much as {entry.key.name} "
-        f"({entry.key.num_steps:,} reward-free steps): {never} of {len(found)} games not within "
-        f"its curve (green), {soon} in its first million (red), the rest between (yellow ground). "
-        "Published: Dopamine's DQN, mean of 5 runs, sticky actions; diamonds: our own DQN runs. "
-        "Light bars are games of the 26.",
-        lambda theme: _draw_frames(theme, found, in_26),
+        f"{told}, for {len(found)} games.",
+        f"{told}: {_reading(found)}",
+        lambda theme: _draw_frames(theme, found),
         ("game", "score", "published_dqn_million_frames", "own_dqn_million_frames"),
         [(name_of(m.game), m.score, _or_empty(m.published), _or_empty(m.own)) for m in found],
     )
+
+
+def _reading(found: list[Match]) -> str:
+    never = sum(np.isinf(_shown(m)) for m in found)
+    words = f"{never} of {len(found)} games not within its curve (green), "
+    if any(m.published is not None for m in found):
+        soon = sum(_shown(m) <= 1 for m in found)
+        words += (
+            f"{soon} in its first million (red), the rest between (yellow). Bars: Dopamine's "
+            "published DQN, mean of 5 runs, sticky actions, to 199 million; light bars are games "
+            "of the 26. "
+        )
+    else:
+        words += "the rest within it (yellow). No curve is published for these games. "
+    own = any(m.own is not None for m in found)
+    return words + ("Diamonds: our own DQN runs." if own else "There is no DQN run of ours.")
 
 
 def _shown(match: Match) -> float:
@@ -188,35 +202,37 @@ def _own_dqn(suite: Suite, game: str, score: float) -> float | None:
     return float(np.median(reached)) if reached else None
 
 
-def _draw_frames(theme: Theme, found: list[Match], in_26: set[str]) -> Figure:
+def _draw_frames(theme: Theme, found: list[Match]) -> Figure:
     figure, axes = _rows(len(found), 0.62)
-    low = 0.5
+    in_26 = {game.id for game in games.all_games() if game.in_26}
+    low, high = _frame_limits(found)
     for row, match in enumerate(found):
-        frames = _shown(match)
-        hue = "green" if np.isinf(frames) else "vermilion" if frames <= 1 else "orange"
+        frames, is_published = _shown(match), match.published is not None
+        hue = "vermilion" if is_published and frames <= 1 else "orange"
+        hue = "green" if np.isinf(frames) else hue
         axes.axhspan(row - 0.5, row + 0.5, color=theme.palette[hue], alpha=0.22, lw=0)
         if match.published is not None:
             paint = theme.palette["sky" if match.game in in_26 else "blue"]
-            width = min(match.published, _LAST) - low
-            axes.barh(row, width, left=low, height=0.62, color=paint)
-        if match.own is not None:
-            axes.plot(min(match.own, _LAST), row, "D", color=theme.ink, ms=3.5, mew=0)
+            axes.barh(row, min(match.published, high) - low, left=low, height=0.62, color=paint)
+        if match.own is not None and np.isfinite(match.own):
+            axes.plot(match.own, row, "D", color=theme.ink, ms=3.5, mew=0, clip_on=False)
         if np.isinf(frames):
-            axes.text(
-                _LAST * 0.96,
-                row,
-                "never",
-                ha="right",
-                va="center",
-                fontsize=5.5,
-                color=theme.ground,
-            )
+            paint = theme.ground if is_published else theme.muted
+            axes.text(high * 0.96, row, "never", ha="right", va="center", fontsize=5.5, color=paint)
     axes.set_xscale("log")
-    axes.set_xlim(low, _LAST)
-    axes.set_xticks(
-        [1, 2, 5, 10, 20, 50, 100, 200], ["1M", "2M", "5M", "10M", "20M", "50M", "100M", "200M"]
-    )
+    axes.set_xlim(low, high)
     axes.minorticks_off()
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short_count(x * 1e6)))
+    if high == _LAST:
+        axes.set_xticks([1, 2, 5, 10, 20, 50, 100, 200])
     _name_rows(axes, theme, [name_of(m.game) for m in found])
     axes.set_xlabel("frames of DQN", fontsize=7.5, labelpad=2)
     return figure
+
+
+def _frame_limits(found: list[Match]) -> tuple[float, float]:
+    """The published curves' own million to 200; without them, what our own runs span."""
+    if any(match.published is not None for match in found):
+        return 0.5, _LAST
+    known = [m.own for m in found if m.own is not None and np.isfinite(m.own)]
+    return 0.5 * min(known, default=1.0), 2.0 * max(known, default=1.0)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from matplotlib.figure import Figure
 
@@ -73,21 +75,35 @@ def _plain(cell: object) -> object:
     return f"{cell:.10g}" if isinstance(cell, float) else cell
 
 
-_FAMILIES = (
-    ("RF VISR", "vermilion"), ("VISR", "blue"), ("DIAYN", "purple"), ("Pos Reward", "orange"),
-    ("NSQ", "green"), ("Curiosity", "orange"), ("DQN", "sky"), ("Rainbow", "sky"), ("PPO", "sky"), ("Random", "grey"),
-)  # fmt: skip
-_DASHES: dict[str, object] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
+_FAMILIES = {
+    "RF VISR": "vermilion",
+    "VISR": "blue",
+    "DIAYN": "purple",
+    "Pos Reward": "orange",
+    "NSQ": "green",
+    "Curiosity": "orange",
+    "DQN": "sky",
+    "Rainbow": "sky",
+    "PPO": "sky",
+    "Random": "grey",
+}
+_DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
+_VARIANTS: tuple[tuple[str, object], ...] = (
+    (r".* by search.*", _DOTTED),
+    (r".*(VISR|DIAYN).* @0", _DOTTED),
+    (r"NSQ @100k|Rainbow.*", _DOTTED),
+    (r"NSQ @1M|PPO.*|IDF.*|Q-DIAYN-50.*", _DASHED),
+    (r"(RF )?VISR.*", _DASHED),  # without GPI
+)
 
 
 def colour(theme: Theme, algorithm: str) -> str:
     """One hue for a family of agents: VISR blue and random features red, as in the paper."""
-    return next((theme.palette[hue] for part, hue in _FAMILIES if part in algorithm), theme.ink)
+    return next(
+        (theme.palette[hue] for part, hue in _FAMILIES.items() if part in algorithm), theme.ink
+    )
 
 
-def dashes(algorithm: str) -> object:
-    """Dashed without GPI, dotted where the task was found by search; 50 skills dashed too."""
-    if "by search" in algorithm:
-        return _DASHES["dotted"]
-    plain_visr = "VISR" in algorithm and not algorithm.startswith("GPI")
-    return _DASHES["dashed" if plain_visr or algorithm.endswith("-50") else "solid"]
+def dashes(name: str) -> Any:
+    """Solid with GPI, dashed without; variants of other agents are told apart in the same way."""
+    return next((line for words, line in _VARIANTS if re.fullmatch(words, name)), "-")

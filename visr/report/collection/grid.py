@@ -20,8 +20,8 @@ from visr.report.collection.drawing import Drawing, colour
 from visr.report.collection.entries import BOTTOM, Entry, Key, adapted_name, agent_name
 from visr.report.collection.runs import Run, Trouble, find, short_count
 from visr.report.collection.suites import Part, Suite
-from visr.report.collection.table import DASH, Row, Table
-from visr.report.load import Columns
+from visr.report.collection.table import DASH, Row, Table, fixed
+from visr.report.load import Columns, Floats
 from visr.report.style import Theme
 from visr.run_dir import reading
 
@@ -104,12 +104,15 @@ def _line_of_curve(path: Path) -> Line:
     found = _SEEDED.fullmatch(path.stem)
     label, seed = (found[1], int(found[2])) if found else (path.stem, 0)
     last = {k: float(v[-1]) for k, v in curve.items() if k != "num_steps"}
-    return Line(label, seed, float(curve["num_steps"][-1]), last, curve)
+    num_steps = float(curve["num_steps"][-1])
+    return Line(f"{label}, {short_count(num_steps)}", seed, num_steps, last, curve)
 
 
 def _line_of_row(row: dict[str, str], name: str) -> Line:
     values = {k: float(v) for k, v in row.items() if k in _COLUMNS}
-    return Line(row[name], int(row.get("seed", 0)), float(row["num_steps"]), values, {})
+    num_steps = float(row["num_steps"])
+    label = f"{row[name]}, {short_count(num_steps)}"
+    return Line(label, int(row.get("seed", 0)), num_steps, values, {})
 
 
 def table(lines: Sequence[Line]) -> Table | None:
@@ -122,9 +125,8 @@ def table(lines: Sequence[Line]) -> Table | None:
     rows = []
     for label, own in by_label.items():
         seeds = f"{len(own)} seed{'' if len(own) == 1 else 's'}"
-        steps = short_count(max(line.num_steps for line in own))
         cells = [_fraction([line.last[c] for line in own if c in line.last]) for c in _COLUMNS]
-        rows.append(Row((f"{label} ({steps} steps, {seeds})", *cells), is_ours=True))
+        rows.append(Row((f"{label} steps, {seeds}", *cells), is_ours=True))
     return Table(
         name="grid",
         title="Grid world: fraction of optimal",
@@ -143,7 +145,7 @@ def _fraction(values: list[float]) -> str:
     values = [x for x in values if np.isfinite(x)]
     if not values:
         return DASH
-    mean = f"{np.mean(values):.3f}"
+    mean = fixed(float(np.mean(values)), 3)
     return f"{mean} ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else mean
 
 
@@ -187,7 +189,7 @@ def over_training(lines: Sequence[Line]) -> Drawing | None:
         for line in own
         for family in style.FAMILIES
         if family.key in line.curve
-        for step, value in zip(line.curve["num_steps"], line.curve[family.key], strict=True)
+        for step, value in zip(line.curve["num_steps"], _acting(line, family.key), strict=True)
     ]
     return Drawing(
         "grid_curves",
@@ -201,19 +203,24 @@ def over_training(lines: Sequence[Line]) -> Drawing | None:
     )
 
 
+def _acting(line: Line, family: str) -> Floats:
+    """As the agent acts: by GPI, if its name says so."""
+    by_gpi = line.curve.get(f"{family}_gpi")
+    return by_gpi if by_gpi is not None and line.label.startswith("GPI") else line.curve[family]
+
+
 def _draw(theme: Theme, by_label: dict[str, list[Line]]) -> Figure:
     figure = Figure(figsize=(style.WIDTH, 2.55))
     every = figure.subplots(1, len(style.FAMILIES), sharey=True)
-    figure.subplots_adjust(left=0.055, right=0.985, bottom=0.235, top=0.92, wspace=0.1)
+    figure.subplots_adjust(left=0.055, right=0.985, bottom=0.26, top=0.92, wspace=0.1)
     last = np.array([line.num_steps for own in by_label.values() for line in own])
     paints = dict(zip(by_label, _paints(theme, list(by_label)), strict=True))
     for axes, family in zip(every, style.FAMILIES, strict=True):
         for label, own in by_label.items():
             for line in own:
                 if family.key in line.curve:
-                    axes.plot(
-                        line.curve["num_steps"], line.curve[family.key], color=paints[label], lw=1.1
-                    )
+                    shown = _acting(line, family.key)
+                    axes.plot(line.curve["num_steps"], shown, color=paints[label], lw=1.1)
         axes.axhline(1, color=theme.muted, lw=0.7)
         axes.axhline(0, color=theme.rule, lw=0.7)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))

@@ -10,7 +10,7 @@ from visr import games, published, statistics
 from visr.report.collection.entries import Entry
 from visr.report.collection.paper_tables import how_much
 from visr.report.collection.suites import Part, Suite, name_of
-from visr.report.collection.table import DASH, Row, Table
+from visr.report.collection.table import DASH, Row, Table, fixed
 from visr.statistics import Improvement, Interval
 
 _BOOTSTRAP = (
@@ -56,8 +56,8 @@ def _robust(suite: Suite, part: Part) -> Table:
 
 def _within(value: float, interval: Interval | None) -> str:
     if interval is None:
-        return f"{value:.2f}"
-    return f"{value:.2f} [{interval.low:.2f}, {interval.high:.2f}]"
+        return fixed(value)
+    return f"{fixed(value)} [{fixed(interval.low)}, {fixed(interval.high)}]"
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _raw(entry: Entry, game: str) -> str:
     if game not in entry.scores:
         return DASH
     scores = list(entry.scores[game].values())
-    mean = f"{np.mean(scores):.1f}"
+    mean = fixed(float(np.mean(scores)), 1)
     return f"{mean} ± {np.std(scores, ddof=1):.1f}" if len(scores) > 1 else mean
 
 
@@ -200,8 +200,8 @@ def published_scores() -> Table:
             of = {game: {0: x} for game, x in scores.normalised(subset).items()}
             found = statistics.aggregate(of)
             cells += [
-                f"{found.median:.2f}",
-                f"{found.mean:.2f}",
+                fixed(found.median),
+                fixed(found.mean),
                 f"{found.num_at_75}",
                 f"{found.num_games}",
             ]

@@ -10,37 +10,49 @@ from visr.published import PaperRow
 from visr.report.collection.entries import BOTTOM, MIDDLE, TOP, Entry
 from visr.report.collection.runs import short_count
 from visr.report.collection.suites import Part, Suite
-from visr.report.collection.table import DASH, Row, Table
+from visr.report.collection.table import DASH, Row, Table, fixed
 from visr.statistics import Aggregate
 
 _SECTIONS = (TOP, MIDDLE, BOTTOM)
-_COLUMNS = ("Mdn", "M", ">0", ">H", "≥100 %")
-_READING = (
+_COLUMNS = {True: ("Mdn", "M", ">0", ">H", "≥100 %"), False: ("Mdn", "M", ">0", "≥75 %", "≥100 %")}
+"""With human scores, and with other references."""
+_LAYOUT = (
+    "@N is the amount of rewarded interaction. Top: unsupervised learning only; middle: "
+    "data-limited reinforcement learning; bottom: after unsupervised pre-training."
+)
+_HUMAN = (
     "Mdn is the median over games, M the mean, >0 the number of games above random play, >H "
     "those at human level (75 % of the human score or more, as in Mnih et al., 2015), ≥100 % "
-    "those at the whole human score, which the paper does not print. @N is the amount of "
-    "rewarded interaction. Top: unsupervised learning only; middle: data-limited reinforcement "
-    "learning; bottom: after unsupervised pre-training. Lines called ours stand beneath the "
-    "published ones they belong to, with the steps they trained for."
+    f"those at the whole human score, which the paper does not print. {_LAYOUT} Lines called ours "
+    "stand beneath the published ones they belong to, with the steps they trained for."
 )
-_DEVIATION = (
-    "± is the standard deviation over seeds of the aggregate; a question mark is the paper's own."
+_MEASURED = (
+    "Mdn is the median over games, M the mean, >0 the number of games above random play; the last "
+    f"two columns count games at 75 % and at 100 % of the reference. {_LAYOUT}"
 )
+_DEVIATION = "± is the standard deviation over seeds of the aggregate"
 
 Cells = Callable[[str, str], str]
 
 
 def table_1(suite: Suite) -> Table:
-    """As in the paper, ours beside the published figures."""
-    return _table(suite, "table1", "Table 1: Atari", _READING, lambda value, std: value)
+    """As in the paper: on Atari, ours beneath the published figures; elsewhere ours alone."""
+    title = f"Table 1: {suite.title}"
+    return _table(suite, "table1", title, _reading(suite), lambda value, std: value)
 
 
 def appendix(suite: Suite) -> Table:
     """The same with standard deviations over seeds."""
-    words = f"{_READING} {_DEVIATION}"
-    table = _table(suite, "table_appendix", "Atari, with standard deviations", words, _give_or_take)
+    question = "; a question mark is the paper's own." if suite.is_atari else "."
+    words = f"{_reading(suite)} {_DEVIATION}{question}"
+    title = f"{suite.title}, with standard deviations"
+    table = _table(suite, "appendix", title, words, _give_or_take)
     plain = tuple(replace(row, bold=frozenset()) for row in table.rows)  # as the paper sets it
     return replace(table, rows=plain)
+
+
+def _reading(suite: Suite) -> str:
+    return _HUMAN if suite.is_atari else f"{suite.scale_words} {_MEASURED}"
 
 
 def _give_or_take(value: str, std: str) -> str:
@@ -56,13 +68,14 @@ def _table(suite: Suite, name: str, title: str, reading: str, cell: Cells) -> Ta
             replace(row, begins_section=bool(place == 0 and rows))
             for place, row in enumerate(found)
         ]
+    columns = _COLUMNS[suite.is_atari]
     return Table(
-        name=name,
+        name=f"{suite.key}_{name}",
         title=title,
         caption=f"{reading} {notes}".strip(),
-        columns=("Algorithm", *_COLUMNS * len(suite.parts)),
+        columns=("Algorithm", *columns * len(suite.parts)),
         rows=tuple(rows),
-        groups=tuple((part.title, len(_COLUMNS)) for part in suite.parts),
+        groups=tuple((part.title, len(columns)) for part in suite.parts),
     )
 
 
@@ -72,13 +85,14 @@ def _section_rows(suite: Suite, section: str, cell: Cells) -> Iterable[Row]:
     ]
     by_name: dict[str, dict[str, PaperRow]] = {}
     for row in published.paper_table():
-        if row.section == section:
+        if suite.is_atari and row.section == section:
             by_name.setdefault(row.name, {})[row.subset] = row
     for name, by_subset in by_name.items():
         rows = [by_subset[subset.key] for subset in games.subsets()]
         yield _published_row(name, rows, cell)
         yield from (_our_row(suite, entry, cell) for entry in own if entry.key.name == name)
-    yield from (_our_row(suite, entry, cell) for entry in own if entry.key.name not in by_name)
+    rest = [entry for entry in own if entry.key.name not in by_name]
+    yield from (_our_row(suite, entry, cell) for entry in rest)
 
 
 def _published_row(name: str, rows: list[PaperRow], cell: Cells) -> Row:
@@ -102,10 +116,10 @@ def _our_row(suite: Suite, entry: Entry, cell: Cells) -> Row:
 
 def _our_cells(found: Aggregate | None, cell: Cells) -> list[str]:
     if found is None:
-        return [DASH] * len(_COLUMNS)
+        return [DASH] * len(_COLUMNS[True])
     return [
-        cell(f"{found.median:.2f}", _std(found.median_std)),
-        cell(f"{found.mean:.2f}", _std(found.mean_std)),
+        cell(fixed(found.median), _std(found.median_std)),
+        cell(fixed(found.mean), _std(found.mean_std)),
         f"{found.num_above_random}",
         f"{found.num_at_75}",
         f"{found.num_at_100}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from visr.report.collection import contests, curves, grid, page, spreads
 from visr.report.collection import entries as lines
 from visr.report.collection import our_tables as ours
 from visr.report.collection import paper_tables as paper
-from visr.report.collection.drawing import Drawing, finished
+from visr.report.collection.drawing import finished
 from visr.report.collection.page import Chapter
 from visr.report.collection.runs import Run, Trouble, read
 from visr.report.collection.suites import Suite, sort
@@ -26,8 +27,20 @@ from visr.run_dir import RunDir, write_bytes
 _PORTRAIT = ("features", "rewards", "values")
 
 
-def write(root: Path, out: Path | None = None) -> dict[str, Any]:
-    """Everything there is to tell of the runs below `root`, into `out` (default: its report/); sum it up."""
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """All that was found below a directory."""
+
+    root: Path
+    runs: list[Run]
+    troubles: list[Trouble]
+    suites: list[Suite]
+    grid_lines: list[grid.Line]
+    grid: Suite | None
+
+
+def gather(root: Path) -> Collection:
+    """Every run read and sorted; a UserError where there is nothing to tell of."""
     runs, troubles = read(root)
     found, doubles = lines.gather(runs)
     grid_lines, odd = grid.gather(root, runs)
@@ -35,18 +48,23 @@ def write(root: Path, out: Path | None = None) -> dict[str, Any]:
     if not runs and not grid_lines:
         raise UserError(_nothing(root, troubles))
     suites = sort([run for run in runs if run.env != GRID], found)
-    chapters = [_chapter(suite) for suite in suites]
-    if on_grid := _grid_chapter(runs, grid_lines):
-        chapters.append(on_grid)
+    return Collection(root, runs, troubles, suites, grid_lines, grid.suite(runs))
+
+
+def write(root: Path, out: Path | None = None) -> dict[str, Any]:
+    """Everything there is to tell of the runs below `root`, into `out` (default: its report/); sum it up."""
+    found = gather(root)
+    chapters = [_chapter(suite) for suite in found.suites]
+    if found.grid_lines:
+        chapters.append(_grid_chapter(found))
     chapters.append(_published())
-    exact = grid.suite(runs)
-    summary = _summary(root, runs, troubles, [*suites, *([exact] if exact else [])])
+    told = summary(found)
     target = RunDir(root).report if out is None else out
-    html = page.html(root, runs, troubles, chapters)
-    for name, content in _files(chapters, summary).items():
+    html = page.html(root, found.runs, found.troubles, chapters)
+    for name, content in _files(chapters, told).items():
         write_bytes(target / name, content)
     write_bytes(target / "index.html", html.encode())
-    return {"page": str(target / "index.html"), **summary}
+    return {"page": str(target / "index.html"), **told}
 
 
 def _nothing(root: Path, troubles: Sequence[Trouble]) -> str:
@@ -62,9 +80,9 @@ def _nothing(root: Path, troubles: Sequence[Trouble]) -> str:
 
 
 def _chapter(suite: Suite) -> Chapter:
-    full = [paper.table_1(suite)] if suite.is_atari else []
+    full = [paper.table_1(suite)] if suite.is_normalised else []
     robust, claims = ours.robust(suite), ours.claims(suite)
-    folded = [paper.appendix(suite)] if suite.is_atari else []
+    folded = [paper.appendix(suite)] if suite.is_normalised else []
     full += robust[-1:] + ([claims] if claims else [])  # the widest part; the others wait folded
     folded += robust[:-1]
     by_game = ours.game_scores(suite)
@@ -82,14 +100,12 @@ def _chapter(suite: Suite) -> Chapter:
     return Chapter(suite.key, suite.title, page.words_of(suite), tuple(full), tuple(folded), plates)
 
 
-def _grid_chapter(runs: Sequence[Run], found: Sequence[grid.Line]) -> Chapter | None:
-    if not found:
-        return None
-    suite, tables = grid.suite(runs), [grid.table(found)]
-    drawings: list[Drawing | None] = [grid.over_training(found)]
-    if suite is not None:
-        tables += [*ours.robust(suite), ours.claims(suite)]
-        drawings.insert(0, spreads.intervals(suite))
+def _grid_chapter(found: Collection) -> Chapter:
+    tables = [grid.table(found.grid_lines)]
+    drawings = [grid.over_training(found.grid_lines)]
+    if found.grid is not None:
+        tables += [*ours.robust(found.grid), ours.claims(found.grid)]
+        drawings.insert(0, spreads.intervals(found.grid))
     return Chapter(
         "grid",
         "Grid world",
@@ -97,13 +113,13 @@ def _grid_chapter(runs: Sequence[Run], found: Sequence[grid.Line]) -> Chapter | 
         tuple(table for table in tables if table is not None),
         (),
         tuple(finished(drawing) for drawing in drawings if drawing is not None),
-        _portrait(runs),
+        _portrait(found.runs),
     )
 
 
 def _portrait(runs: Sequence[Run]) -> tuple[Picture, ...]:
-    """The paper's three grid figures, of the first run that has what they show."""
-    for run in runs:
+    """The paper's three grid figures, of the first run that has what they show: VISR's, if there is one."""
+    for run in sorted(runs, key=lambda run: run.agent != "visr"):
         if run.env == GRID and RunDir(run.path).portrait.exists():
             try:
                 drawn = pictures.draw(load.record(run.path))
@@ -123,7 +139,7 @@ def _published() -> Chapter:
     return Chapter("published", "Published scores", words, (ours.published_scores(),), (), ())
 
 
-def _files(chapters: Sequence[Chapter], summary: dict[str, Any]) -> dict[str, bytes]:
+def _files(chapters: Sequence[Chapter], told: dict[str, Any]) -> dict[str, bytes]:
     """All but the page, by their names below the report."""
     files: dict[str, bytes] = {}
     for chapter in chapters:
@@ -133,28 +149,26 @@ def _files(chapters: Sequence[Chapter], summary: dict[str, Any]) -> dict[str, by
         for plate in chapter.plates:
             files |= {f"figures/{name}": content for name, content in plate.files().items()}
         files |= {f"figures/{picture.file}": picture.png for picture in chapter.pictures}
-    files["aggregates.json"] = (json.dumps(summary, indent=2) + "\n").encode()
+    files["aggregates.json"] = (json.dumps(told, indent=2) + "\n").encode()
     return files
 
 
-def _summary(
-    root: Path, runs: Sequence[Run], troubles: Sequence[Trouble], suites: Sequence[Suite]
-) -> dict[str, Any]:
+def summary(found: Collection) -> dict[str, Any]:
     """JSON-able: what the tables say."""
+    suites = [*found.suites, *([found.grid] if found.grid else [])]
     return {
-        "directory": str(root),
-        "num_runs": len(runs),
-        "num_counted": sum(run.has_score for run in runs),
+        "directory": str(found.root),
+        "num_runs": len(found.runs),
+        "num_counted": sum(run.has_score for run in found.runs),
         "left_out": {
-            **{run.name: run.state for run in runs if not run.has_score},
-            **{trouble.name: trouble.sentence for trouble in troubles},
+            **{run.name: run.state for run in found.runs if not run.has_score},
+            **{trouble.name: trouble.sentence for trouble in found.troubles},
         },
         "suites": {suite.key: _suite_summary(suite) for suite in suites},
     }
 
 
 def _suite_summary(suite: Suite) -> dict[str, Any]:
-    by_key = {entry.key: entry for entry in suite.entries}
     return {
         "unit": suite.unit,
         "aggregates": [
@@ -179,6 +193,7 @@ def _suite_summary(suite: Suite) -> dict[str, Any]:
             for contest in ours.contests(suite)
         ],
         "scores": {
-            f"{key.name}, {key.num_steps} steps": entry.scores for key, entry in by_key.items()
+            f"{entry.key.name}, {entry.key.num_steps} steps": entry.scores
+            for entry in suite.entries
         },
     }

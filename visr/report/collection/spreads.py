@@ -14,19 +14,20 @@ from visr.report.collection.suites import Part, Suite
 from visr.report.style import Theme
 from visr.statistics import Aggregate, Interval, Profile
 
-_MOST = 14  # lines that one can still tell apart
+_MOST = 12  # lines of a profile that one can still tell apart
 _THRESHOLDS = 101
 
 
 def _shown(suite: Suite, part: Part) -> list[Entry]:
-    """Entries with anything in the part; of one agent with several numbers of steps, the longest."""
+    """Entries with anything in the part, search left aside; of one agent's several lengths, the longest."""
     longest: dict[str, Entry] = {}
     for entry in suite.entries:
-        if (entry.key, part.key) in suite.aggregates:
+        is_wanted = (entry.key, part.key) in suite.aggregates
+        if is_wanted and "by search" not in entry.key.algorithm:
             known = longest.get(entry.key.name)
             if known is None or known.key.num_steps < entry.key.num_steps:
                 longest[entry.key.name] = entry
-    return list(longest.values())[:_MOST]
+    return list(longest.values())
 
 
 def widest_part(suite: Suite) -> Part:
@@ -104,7 +105,7 @@ def _draw_intervals(
 def profiles(suite: Suite) -> Drawing | None:
     """The share of runs above each score."""
     part = widest_part(suite)
-    entries = [entry for entry in _shown(suite, part) if "by search" not in entry.key.algorithm]
+    entries = _shown(suite, part)[-_MOST:]  # what met rewards after pre-training comes last
     if not entries:
         return None
     arrays = {entry.key.name: _arrays(suite, entry, part) for entry in entries}
@@ -150,10 +151,10 @@ def _draw_profiles(theme: Theme, found: dict[str, Profile], unit: str) -> Figure
         paint = colour(theme, name)
         if profile.low is not None and profile.high is not None:
             axes.fill_between(x, profile.low, profile.high, color=paint, alpha=0.12, lw=0)
-        line = dashes(name.split(" @")[0])
         axes.plot(
-            x, profile.share, color=paint, ls=line, lw=1.4, label=name, drawstyle="steps-post"
-        )
+            x, profile.share, color=paint, ls=dashes(name), lw=1.4, label=name,
+            drawstyle="steps-post",
+        )  # fmt: skip
     axes.set_ylim(0, 1.02)
     axes.set_xlim(float(x[0]), float(x[-1]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.0f} %"))

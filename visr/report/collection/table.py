@@ -157,6 +157,12 @@ class Table:
         return starts
 
 
+def fixed(x: float, digits: int = 2) -> str:
+    """So many digits, and no minus sign before a zero."""
+    shown = f"{x:.{digits}f}"
+    return shown.removeprefix("-") if float(shown) == 0 else shown
+
+
 def _minus(cell: str) -> str:
     """A true minus sign before every number, and only there."""
     return re.sub(r"(^|[\[ ])-(?=\d)", "\\1−", cell)
