@@ -195,8 +195,8 @@ def over_training(lines: Sequence[Line]) -> Drawing | None:
         "grid_curves",
         "Grid world over training",
         f"Fraction of optimal over training for {', '.join(by_label)}, three families of tasks.",
-        "Fraction of optimal of w's own policy, a line a seed, for random w, two boxes and goal "
-        "cells.",
+        "Fraction of optimal, a line a seed, for random w, two boxes and goal cells: by GPI for "
+        "agents named so, else by w's own policy.",
         lambda theme: _draw(theme, by_label),
         ("run", "seed", "num_steps", "family", "fraction_of_optimal"),
         rows,

@@ -46,9 +46,10 @@ details + details { margin-top: 0.8rem; }
 details .scroll { margin-top: 0.8rem; }
 @media (max-width: 40rem) { nav { columns: 1; } }
 @media print { nav { display: none; } table.results { font-size: 7.5pt; }
-  table.results tbody th { min-width: 0; } table.results .start { padding-left: 0.8rem; }
-  h2.suite { margin-top: 1.6rem; } details:not([open]) { display: none; }
-  .frame.themed { border: 0; padding: 0; } }
+  table.results tbody th { min-width: 8rem; } table.results .start { padding-left: 0.8rem; }
+  h2.suite { margin-top: 1.6rem; } details:not([open]), .on-screen { display: none; }
+  .frame.themed { border: 0; padding: 0; }
+  .frame.themed img { width: auto; max-width: 100%; max-height: 21cm; } }
 """
 _TAIL = """<footer>VISR: Hansen et al., Fast Task Inference with Variational Intrinsic Successor Features,
 ICLR 2020. Beside this page lie every figure as PNG (light and dark) and CSV, and every table as Markdown,
@@ -127,7 +128,7 @@ def _chapter(chapter: Chapter) -> str:
     parts += [_plate(plate) for plate in chapter.plates]
     parts += [elements.figure(picture) for picture in chapter.pictures]
     if chapter.folded:
-        parts.append("<h3>In full</h3>\n")
+        parts.append('<h3 class="on-screen">In full</h3>\n')
     parts += [_folded(table) for table in chapter.folded]
     return "".join([*parts, "</section>\n"])
 

@@ -91,9 +91,10 @@ def read(root: Path) -> tuple[list[Run], list[Trouble]]:
 
 def find(root: Path) -> Iterator[Path]:
     """Directories that hold a config.json, in the order of their names; nothing is sought inside a run."""
+    config = RunDir(root).config_file.name
     with reading(root):
         for place, folders, files in os.walk(root):
-            if RunDir(place).config_file.name in files:
+            if config in files:
                 folders.clear()
                 yield Path(place)
             folders[:] = sorted(set(folders) - _NOT_RUNS)

@@ -35,6 +35,12 @@ def widest_part(suite: Suite) -> Part:
     return max(suite.parts, key=lambda part: len(part.games))
 
 
+def _games(suite: Suite, part: Part) -> str:
+    """How many of the part's games were played at all."""
+    played = sum(any(game in entry.scores for entry in suite.entries) for game in part.games)
+    return part.title if played == len(part.games) else f"{played} of {part.title}"
+
+
 def intervals(suite: Suite) -> Drawing | None:
     """IQM, median and mean side by side, each with its interval."""
     part = widest_part(suite)
@@ -48,7 +54,7 @@ def intervals(suite: Suite) -> Drawing | None:
         "How sure one can be",
         "IQM, median and mean of "
         + "; ".join(f"{name}: IQM {found[name].iqm:.1f}" for name in order),
-        f"{suite.unit[0].upper()}{suite.unit[1:]} over {part.title}: bars are "
+        f"{suite.unit[0].upper()}{suite.unit[1:]} over {_games(suite, part)}: bars are "
         f"{100 * statistics.LEVEL:g} % stratified bootstrap intervals over seeds; a lone tick has "
         "one seed only, and nothing tells how sure it is.",
         lambda theme: _draw_intervals(theme, order, found, suite.unit),
@@ -122,10 +128,10 @@ def profiles(suite: Suite) -> Drawing | None:
         f"{suite.key}_profiles",
         "Performance profiles",
         f"Share of runs above each score, for {', '.join(found)}.",
-        f"The share of runs (games weighing alike, {part.title}) whose {suite.unit} is above the "
-        "value on the horizontal axis: a higher line is better everywhere it is higher. Bands "
-        f"are pointwise {100 * statistics.LEVEL:g} % stratified bootstrap intervals, where every "
-        "game has two seeds or more.",
+        f"The share of runs (games weighing alike, {_games(suite, part)}) whose {suite.unit} is "
+        "above the value on the horizontal axis: a higher line is better everywhere it is "
+        f"higher. Bands are pointwise {100 * statistics.LEVEL:g} % stratified bootstrap "
+        "intervals, where every game has two seeds or more.",
         lambda theme: _draw_profiles(theme, found, suite.unit),
         ("algorithm", "threshold", "share", "low", "high"),
         rows,
