@@ -219,12 +219,12 @@ def _draw_frames(theme: Theme, found: list[Match]) -> Figure:
         if np.isinf(frames):
             paint = theme.ground if is_published else theme.muted
             axes.text(high * 0.96, row, "never", ha="right", va="center", fontsize=5.5, color=paint)
-    axes.set_xscale("log")
-    axes.set_xlim(low, high)
-    axes.minorticks_off()
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short_count(x * 1e6)))
     if high == _LAST:
+        axes.set_xscale("log")
         axes.set_xticks([1, 2, 5, 10, 20, 50, 100, 200])
+        axes.minorticks_off()
+    axes.set_xlim(low, high)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short_count(x * 1e6)))
     _name_rows(axes, theme, [name_of(m.game) for m in found])
     axes.set_xlabel("frames of DQN", fontsize=7.5, labelpad=2)
     return figure
@@ -235,4 +235,4 @@ def _frame_limits(found: list[Match]) -> tuple[float, float]:
     if any(match.published is not None for match in found):
         return 0.5, _LAST
     known = [m.own for m in found if m.own is not None and np.isfinite(m.own)]
-    return 0.5 * min(known, default=1.0), 2.0 * max(known, default=1.0)
+    return 0.0, 1.1 * max(known, default=1.0)

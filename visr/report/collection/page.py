@@ -45,7 +45,8 @@ table.results tr.ours > * { color: var(--accent); font-weight: 600; }
 details + details { margin-top: 0.8rem; }
 details .scroll { margin-top: 0.8rem; }
 @media (max-width: 40rem) { nav { columns: 1; } }
-@media print { nav { display: none; } table.results { font-size: 7.5pt; }
+@media print { nav { display: none; } table.results { font-size: 7pt; }
+  table.results .number { padding-left: 0.4rem; } .scroll { overflow: visible; }
   table.results tbody th { min-width: 8rem; } table.results .start { padding-left: 0.8rem; }
   h2.suite { margin-top: 1.6rem; } details:not([open]), .on-screen { display: none; }
   .frame.themed { border: 0; padding: 0; }
