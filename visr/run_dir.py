@@ -258,8 +258,7 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def read_rows(path: Path) -> list[dict[str, float]]:
     """A CSV file of numbers; a missing file has no rows, a half-written last line is left out."""
-    whole = [line for line in _lines(path) if line.endswith("\n")]
-    reader = csv.DictReader(io.StringIO("".join(whole)))
+    reader = csv.DictReader(io.StringIO("".join(whole_lines(path))))
     try:
         return [{k: float(v) for k, v in row.items()} for row in reader]
     except (TypeError, ValueError, AttributeError, csv.Error):
@@ -272,7 +271,7 @@ def forget_rows_after(path: Path, num_steps: int) -> None:
     """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
     if not path.exists():
         return
-    header, *rows = [line for line in _lines(path) if line.endswith("\n")] or [""]
+    header, *rows = whole_lines(path) or [""]
     try:
         kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
     except ValueError:
@@ -282,9 +281,10 @@ def forget_rows_after(path: Path, num_steps: int) -> None:
     write_bytes(path, "".join([header, *kept]).encode())
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a text file with their ends; none of a missing one."""
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a text file with their ends, but a half-written last one; none of a missing file."""
     with reading(path):
         if not path.exists():
             return []
-        return path.read_bytes().decode("utf-8").splitlines(keepends=True)
+        lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n")]
