@@ -16,7 +16,7 @@ from visr import envs, exporting, policy, presets, pretraining
 from visr.agents import roster
 from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
-from visr.config import GRID, RunConfig
+from visr.config import BASELINES, GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.policy import Policy
@@ -84,6 +84,11 @@ class Run:
     def __init__(self, run_dir: RunDir, device: str = "auto") -> None:
         self.directory = run_dir
         self.config = run_dir.config()
+        if self.config.agent.algorithm in BASELINES:
+            raise UserError(
+                f"{run_dir.path} holds a {self.config.agent.algorithm} agent of Stable-Baselines3; "
+                "`visr evaluate` plays it, and that is all it does."
+            )
         self._dialect = envs.dialect(self.config)
         spec = spec_of(envs.make_vec(self.config, num_envs=1))
         newest = checkpoint.newest(run_dir)
