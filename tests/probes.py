@@ -47,4 +47,4 @@ class Noise(gymnasium.Env[np.int64, np.int64]):
 
 for id, world in ((CORRIDOR, Corridor), (NOISE, Noise)):
     if id not in gymnasium.registry:
-        gymnasium.register(id, entry_point=world, max_episode_steps=20)
+        gymnasium.register(id, entry_point=f"{__name__}:{world.__name__}", max_episode_steps=20)

@@ -17,7 +17,7 @@ from visr import envs, exporting, finetuning, models, policy, presets, pretraini
 from visr.agents import roster
 from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
-from visr.config import GRID, RunConfig
+from visr.config import BASELINES, GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.policy import Policy
@@ -95,6 +95,11 @@ class Run:
     ) -> None:
         self.directory, self.model = run_dir, model
         self.config = run_dir.config() if model is None else model.config
+        if self.config.agent.algorithm in BASELINES:
+            raise UserError(
+                f"{run_dir.path} holds a {self.config.agent.algorithm} agent of Stable-Baselines3; "
+                "`visr evaluate` plays it, and that is all it does."
+            )
         self._dialect = envs.dialect(self.config)
         spec = spec_of(envs.make_vec(self.config, num_envs=1))
         agent = roster.new(self.config.agent, spec).requires_grad_(False)

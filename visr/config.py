@@ -24,8 +24,12 @@ ATARI = "ALE/"
 MINATAR = "MinAtar/"
 """How the ids of MinAtar's games begin."""
 
-Algorithm = Literal["visr", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform"]
+Algorithm = Literal[
+    "visr", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform", "dqn", "ppo"
+]
 """The agents; `docs/agents.md` has their sources."""
+BASELINES = ("dqn", "ppo")
+"""Those of Stable-Baselines3, which have networks and optimisers of their own."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 from visr.agents.diayn import Diayn
 from visr.agents.roster import Agent
 from visr.agents.visr import Visr
-from visr.config import GRID, RunConfig
+from visr.config import BASELINES, GRID, RunConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows, writing
 from visr.tasks import families, portrait, recording, skills
@@ -54,6 +54,8 @@ class Stopped(Exception):
 
 def start(path: str | Path, config: RunConfig, observe: Observer | None = None) -> RunDir:
     """Pre-train from nothing into a new run directory."""
+    if config.agent.algorithm in BASELINES:
+        return _train_baseline(RunDir.create(path, config))
     with contextlib.closing(Loop(config)) as loop:
         run = RunDir.create(path, config)
         try:
@@ -63,6 +65,18 @@ def start(path: str | Path, config: RunConfig, observe: Observer | None = None) 
             raise
         _train(run, loop, Recorder(run), observe)
         _record(run, loop)
+    return run
+
+
+def _train_baseline(run: RunDir) -> RunDir:
+    try:
+        from visr.baselines import training
+    except ImportError as error:
+        raise UserError(
+            f"The agent {run.config().agent.algorithm} is Stable-Baselines3's: "
+            'pip install "visr[baselines]", then go on with --resume.'
+        ) from error
+    training.train(run, run.config())
     return run
 
 
@@ -87,6 +101,8 @@ def resume(
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
     config = run.config()
+    if config.agent.algorithm in BASELINES:
+        return _train_baseline(run)
     recorder = Recorder(run)
     with contextlib.closing(Loop(config, num_processes)) as loop:
         if not run.checkpoints() and not run.metrics.exists():  # killed before anything was learnt

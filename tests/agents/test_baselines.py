@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -18,12 +18,12 @@ from visr.agents import roster
 from visr.agents.curiosity import Curiosity
 from visr.agents.diayn import Diayn
 from visr.agents.roster import Agent
-from visr.config import Algorithm, RunConfig
+from visr.config import RunConfig
 from visr.training.learner import Learner
 from visr.training.loop import Loop
 from visr.types import EnvSpec, Unroll
 
-ALGORITHMS: tuple[str, ...] = get_args(Algorithm)
+ALGORITHMS = tuple(roster.AGENTS)
 SPEC = EnvSpec(Discrete(5), num_actions=2)
 SMALL = {"hidden_sizes": (32, 32), "curiosity_size": 16, "num_skills": 2, "target_period": 5}
 GAMMA = 0.9

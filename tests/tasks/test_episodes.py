@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
@@ -54,7 +53,7 @@ class Clockwork(gymnasium.vector.VectorEnv[Any, Any, Any]):
 class Passenger:
     """In a pilot's seat: writes down what it is told and does nothing."""
 
-    agent: Any = field(default_factory=lambda: SimpleNamespace(config=SimpleNamespace(task_size=2)))
+    task_size: int = 2
     tasks: list[list[float]] = field(default_factory=list)
     """The first component of each environment's task, at every step."""
     starts: list[list[bool]] = field(default_factory=list)

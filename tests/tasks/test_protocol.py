@@ -35,7 +35,9 @@ def config(tiny: Any) -> RunConfig:
 @pytest.fixture
 def agent(config: RunConfig) -> Visr:
     world = GridWorld.from_config(config.grid)
-    return new_agent(config, EnvSpec(GridVectorEnv(world).single_observation_space, 4))
+    agent = new_agent(config, EnvSpec(GridVectorEnv(world).single_observation_space, 4))
+    assert isinstance(agent, Visr)
+    return agent
 
 
 @pytest.fixture

@@ -30,7 +30,9 @@ def settings(tiny: Any, env: str = "CartPole-v1", **fields: Any) -> RunConfig:
 
 
 def untrained(config: RunConfig) -> Visr:
-    return new_agent(config, spec_of(envs.make_vec(config, 1)))
+    agent = new_agent(config, spec_of(envs.make_vec(config, 1)))
+    assert isinstance(agent, Visr)
+    return agent
 
 
 @pytest.fixture

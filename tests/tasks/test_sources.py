@@ -23,7 +23,9 @@ from visr.training.loop import new_agent
 
 def untrained(tiny: Any, env: str) -> Visr:
     config = tiny(env=env, hidden_sizes=(8, 8), num_features=3)
-    return new_agent(config, spec_of(envs.make_vec(config, 1)))
+    agent = new_agent(config, spec_of(envs.make_vec(config, 1)))
+    assert isinstance(agent, Visr)
+    return agent
 
 
 @pytest.fixture

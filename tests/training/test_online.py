@@ -52,6 +52,7 @@ def online(tiny: Any) -> Any:
         agent = new_agent(config, EnvSpec(env.single_observation_space, 4))
         evaluation = OnlineEvaluation(config, agent)
         assert isinstance(evaluation.actor.env, RewardedGrid)
+        assert isinstance(agent, Visr)
         return evaluation, evaluation.actor.env, agent
 
     return make

@@ -25,10 +25,10 @@ class Pilot:
         random: torch.Generator | None = None,
     ) -> None:
         self.agent, self.num_envs, self.epsilon, self.gpi = agent, num_envs, epsilon, gpi
-        self.device = agent.device
+        self.device, self.task_size = agent.device, agent.config.task_size
         self._random = random or torch.Generator().manual_seed(0)
         self._previous_action, self._memory = agent.psi.no_memory(num_envs)
-        self.w = torch.zeros(num_envs, agent.config.task_size)
+        self.w = torch.zeros(num_envs, self.task_size)
         self.values = torch.zeros(num_envs, agent.spec.num_actions)
         """Q of every action in the last step, as the pilot saw it."""
 

@@ -18,7 +18,7 @@ from visr.types import EnvSpec
 
 Agent = Visr | Diayn | Nsq | PosNsq | Curiosity | Uniform
 
-_AGENTS: dict[str, type[Agent]] = {
+AGENTS: dict[str, type[Agent]] = {
     "visr": Visr,
     "diayn": Diayn,
     "nsq": Nsq,
@@ -31,7 +31,7 @@ _AGENTS: dict[str, type[Agent]] = {
 
 def new(config: AgentConfig, spec: EnvSpec) -> Agent:
     """The agent of that algorithm, with fresh weights."""
-    return _AGENTS[config.algorithm](config, spec)
+    return AGENTS[config.algorithm](config, spec)
 
 
 def draw_tasks(config: AgentConfig, num_tasks: int, generator: Generator | None) -> Tensor:

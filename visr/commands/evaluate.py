@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from visr.commands import options, output, trials
+from visr.config import BASELINES
 from visr.errors import UserError
-from visr.run_dir import evaluation_of, write_json
+from visr.run_dir import RunDir, evaluation_of, write_json
 from visr.tasks import exact
 from visr.tasks.task import Task
 
@@ -63,6 +64,12 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "evaluate")
     if chosen.gamma is not None and not 0 <= chosen.gamma < 1:
         raise UserError(f"gamma = {chosen.gamma} must be at least 0 and less than 1.")
+    if RunDir.open(chosen.run).config().agent.algorithm in BASELINES:
+        options.refuse(
+            chosen, _OF_TASKS, "does not apply: a baseline pursues what it was trained for"
+        )
+        trials.evaluate_baseline(chosen)
+        return 0
     from visr import api
 
     loaded = api.load(chosen.run, device=chosen.device)
@@ -88,6 +95,15 @@ def run(args: list[str]) -> int:
 
 
 _BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "rounds", "seed", "clip_rewards")
+_OF_TASKS = (
+    "task",
+    "gamma",
+    "policy",
+    "rewarded_steps",
+    "rewarded_episodes",
+    "rounds",
+    "clip_rewards",
+)
 
 
 def task_file(loaded: Run, task: str) -> Path:

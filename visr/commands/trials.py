@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from visr import config as configuration
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.run_dir import evaluation_of, write_json
+from visr.run_dir import RunDir, evaluation_of, write_json
 from visr.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -31,6 +31,23 @@ def counts(**given: int | None) -> dict[str, int]:
         if value is not None and not least <= value < 2**31:
             raise UserError(f"{name} = {value} must be at least {least} and at most {2**31 - 1}.")
     return {name: value for name, value in given.items() if value is not None}
+
+
+def evaluate_baseline(chosen: Options) -> None:
+    """Episodes of an agent of Stable-Baselines3."""
+    from visr.baselines import playing
+
+    given = counts(num_trials=chosen.episodes, seed=chosen.seed)
+    run = RunDir.open(chosen.run)
+    content = playing.evaluate(run, **given)
+    if chosen.json:
+        output.emit(content)
+        return
+    rows = [(c["name"], f"{c['mean']:,.1f}", f"{len(c['scores'])}") for c in content["conditions"]]
+    title = (
+        f"{content['env']}, {content['num_steps']:,} rewarded steps: raw scores of whole episodes"
+    )
+    output.table(title, rows, header=("way to act", "mean score", "episodes"))
 
 
 def _one_task(loaded: Run, chosen: Options, gpi: bool | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from visr import config as configuration
 from visr import pretraining
-from visr.config import RunConfig
+from visr.config import BASELINES, RunConfig
 from visr.errors import UserError
 from visr.pretraining import Stopped
 from visr.reproduce.plan import Counts
@@ -26,9 +26,10 @@ _PROBE_SECONDS = 2.0
 
 def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
     """Train from nothing or from the last checkpoint, to the same end."""
-    if run.config_file.exists():
-        if run.config() != config:
-            raise UserError(f"{run.path} was made with other settings; choose another --out.")
+    begun = run.config_file.exists()
+    if begun and run.config() != config:
+        raise UserError(f"{run.path} was made with other settings; choose another --out.")
+    if begun:
         pretraining.resume(run.path)
     else:
         pretraining.start(run.path, config)
@@ -40,6 +41,11 @@ def evaluate(run: RunDir, counts: Counts) -> None:
     from visr import api
     from visr.tasks import phase_two
 
+    if run.config().agent.algorithm in BASELINES:
+        from visr.baselines import playing
+
+        playing.evaluate(run, num_trials=counts.trials, seed=run.config().training.seed)
+        return
     loaded = api.load(run.path)
     cycles = counts.rewarded_episodes == 0
     result = phase_two.run(

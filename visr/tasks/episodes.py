@@ -4,16 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
-
-from visr.agents.pilot import Pilot
+from torch import Tensor
 
 Floats = NDArray[np.float32]
+
+
+class Player(Protocol):
+    """Whoever can play: `visr.agents.pilot.Pilot`, or somebody else's policy."""
+
+    task_size: int
+
+    def pursue(self, w: Tensor) -> None:
+        """The tasks from now on: [N, task size]."""
+        ...
+
+    def act(self, observation: NDArray, starts: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Actions for observations [N, ...]; `starts` tells which of them begin an episode."""
+        ...
 
 
 class Moment(NamedTuple):
@@ -65,7 +78,7 @@ class _Stage:
 
 
 def play(
-    pilot: Pilot,
+    pilot: Player,
     env: VectorEnv,
     choice: Choice,
     num_episodes: int,
@@ -76,7 +89,7 @@ def play(
 ) -> list[Episode]:
     """Play exactly `num_episodes`, each in whichever environment is free, or until `max_steps` in all."""
     stage = _Stage(playing=np.full(env.num_envs, -1, dtype=np.intp))
-    tasks = np.zeros((env.num_envs, pilot.agent.config.task_size), dtype=np.float32)
+    tasks = np.zeros((env.num_envs, pilot.task_size), dtype=np.float32)
     observation, _ = env.reset(seed=seed)
     starts, ended = np.ones(env.num_envs, dtype=np.bool_), np.zeros(env.num_envs, dtype=np.bool_)
     num_steps = 0

@@ -23,7 +23,7 @@ from visr.ops import sphere
 from visr.ops.posterior import Posterior, posterior_of
 from visr.ops.regression import RewardSums, explained
 from visr.tasks import infer
-from visr.tasks.episodes import Choice, Episode, Moment, play
+from visr.tasks.episodes import Choice, Episode, Moment, Player, play
 from visr.tasks.task import Task
 
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
@@ -226,8 +226,22 @@ def try_task(
     env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(seed + _APART)
     pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
-    episodes = play(pilot, env, choice, num_episodes, seed=seed)
+    scores = score(pilot, env, config, name, choice, num_episodes, seed)
     env.close()
+    return scores
+
+
+def score(
+    player: Player,
+    env: VectorEnv,
+    config: RunConfig,
+    name: str,
+    choice: Choice,
+    num_episodes: int,
+    seed: int,
+) -> Scores:
+    """What any player's whole episodes come to."""
+    episodes = play(player, env, choice, num_episodes, seed=seed)
     scores = [episode.score for episode in episodes]
     game = games.by_id(config.env)
     normalised = games.human_normalised(float(np.mean(scores)), game) if game else None
