@@ -1,4 +1,4 @@
-"""One table of what goes beyond the paper: `demo` on the grid, one addition at a time, exact fractions of optimal.
+"""What goes beyond the paper in one table: `demo` on the grid, one addition at a time, fractions of optimal.
 
     python experiments/beyond.py runs/beyond --num-steps 2000000 --jobs 2
 
