@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from gymnasium.spaces import Discrete
-from torch import nn
+from torch import Tensor, nn
 
 from visr import config as configuration
-from visr.agents import bonuses
+from visr.agents import bonuses, n_step_q
 from visr.agents.bonuses.bonus import Bonus
 from visr.agents.visr import Visr
 from visr.config import RunConfig
@@ -61,17 +62,22 @@ def chain(states: list[int], actions: list[int] | None = None) -> Unroll:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bonus_enters_the_value_along_w_exactly(kind: str, unroll: Unroll, new_agent: NewAgent):
-    # |w| = 1, so (phi + b w) . w = phi . w + b; at gamma = 0 psi's target is the cumulant itself.
-    agent = new_agent(bonus=kind, bonus_scale=0.5, gamma=0.0, target_period=1)
-    plain = new_agent(gamma=0.0, target_period=1)
-    plain.load_state_dict({k: v for k, v in agent.state_dict().items() if k in plain.state_dict()})
-    cumulants = []
-    for each in (agent, plain):
-        each.loss = lambda c, *_, **__: cumulants.append(c) or c.sum()  # what psi is asked to sum
-        losses = each.losses(unroll)
-        if each is agent:
-            bonus = losses.metrics["bonus"]
+def test_the_bonus_enters_the_value_along_w_exactly(
+    kind: str, unroll: Unroll, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch
+):
+    # |w| = 1, so (phi + b w) . w = phi . w + b, and nothing changes across w.
+    cumulants: list[Tensor] = []
+    targets = n_step_q.targets
+
+    def spy(psi: Tensor, cumulant: Tensor, *others: Any) -> Tensor:
+        cumulants.append(cumulant)
+        return targets(psi, cumulant, *others)
+
+    monkeypatch.setattr(n_step_q, "targets", spy)
+    agent, plain = new_agent(bonus=kind, bonus_scale=0.5), new_agent()
+    plain.phi.load_state_dict(agent.phi.state_dict())
+    bonus = agent.losses(unroll).metrics["bonus"]
+    plain.losses(unroll)
     along = [(c * unroll.w).sum(dim=-1) for c in cumulants]
     across = [c - a.unsqueeze(-1) * unroll.w for c, a in zip(cumulants, along, strict=True)]
     assert (along[0] - along[1]).mean().item() == pytest.approx(bonus.item(), rel=1e-4)

@@ -20,6 +20,8 @@ from visr.errors import UserError
 from visr.tasks.task import Task
 from visr.training import checkpoint
 from visr.training.finetune import FineTuner
+from visr.training.unroll import Actor
+from visr.types import Unroll
 
 SHORT: dict[str, Any] = {"num_steps": 3_200, "updates_per_round": 2, "checkpoint_every": 1_600}
 
@@ -83,17 +85,19 @@ def test_from_scratch_begins_with_a_psi_that_knows_nothing_of_the_run(
     assert not torch.equal(*weights)
 
 
-def test_chance_gives_way_to_q_from_scratch_only(pretrained: visr.Run, task: Task):
-    fresh = tuner(pretrained, task, from_scratch=True, exploration_steps=10**9)
+def test_chance_gives_way_to_q_from_scratch_only(
+    pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
+):
     seen: list[float] = []
-    collect = fresh.actor.collect
-    fresh.actor.collect = lambda w, *, policies, epsilon: (
-        seen.append(epsilon) or collect(w, policies=policies, epsilon=epsilon)
-    )
-    fresh._act()
-    warm = tuner(pretrained, task)
-    warm.actor.collect = fresh.actor.collect
-    warm._act()
+    collect = Actor.collect
+
+    def spy(self: Actor, *others: Any, epsilon: float, **more: Any) -> Unroll:
+        seen.append(epsilon)
+        return collect(self, *others, epsilon=epsilon, **more)
+
+    monkeypatch.setattr(Actor, "collect", spy)
+    for is_fresh in (True, False):
+        tuner(pretrained, task, from_scratch=is_fresh, exploration_steps=10**9)._act()
     assert seen == [1.0, 0.05]
 
 
