@@ -17,6 +17,7 @@ _VERBS = {
     "task": "list, mix and compare tasks",
     "export": "write a task's policy as an ONNX file",
     "report": "draw a run: figures and one HTML page",
+    "explore": "open a page on a run: paint rewards, watch tasks, compare skills",
     "bench": "measure speed against the bare cost of the matrix products",
     "doctor": "say whether an environment fits",
     "list": "name environments, presets, rewards",

@@ -26,7 +26,7 @@ from visr.errors import UserError
 if TYPE_CHECKING:
     from visr.config import RunConfig
 
-__all__ = ["Dialect", "dialect", "field_names", "list_envs", "make_vec"]
+__all__ = ["Dialect", "action_names", "dialect", "field_names", "list_envs", "make_vec"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -116,6 +116,19 @@ def field_names(config: RunConfig) -> list[str]:
         if isinstance(env, GymEnvs):
             return env.field_names
         return ["state"] if isinstance(env.single_observation_space, Discrete) else []
+    finally:
+        env.close()
+
+
+def action_names(config: RunConfig) -> list[str]:
+    """What people call the actions; where nobody has named them, what they are to the environment."""
+    env = make_vec(config, 1)
+    try:
+        if isinstance(env, GridVectorEnv):
+            return ["up", "left", "down", "right"]
+        if isinstance(env, AtariGames | MinAtarGames):
+            return env.action_names
+        return [str(meaning) for meaning in env.meanings] if isinstance(env, GymEnvs) else []
     finally:
         env.close()
 
