@@ -178,7 +178,7 @@ class Run:
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
             w = protocol.uniform_tasks(d, which)()
-            return direction(w, name or f"skill:{which}", self.config.env)
+            return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
         w = np.asarray(which)
         if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
             raise UserError(f"A direction of this run is {d} finite numbers, not {_short(which)}.")

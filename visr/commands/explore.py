@@ -19,8 +19,8 @@ from visr.errors import UserError
 class Options:
     """Open a page on a finished or still training run: paint rewards, watch tasks, compare skills.
 
-    It listens on this machine alone unless told otherwise, and only the address it prints holds the token that it
-    asks for. Ctrl-C stops it.
+    It listens on this machine alone unless told otherwise, and asks for the token that the printed address
+    holds. Ctrl-C stops it.
     """
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]

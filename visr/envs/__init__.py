@@ -124,11 +124,9 @@ def action_names(config: RunConfig) -> list[str]:
     """What people call the actions; where nobody has named them, what they are to the environment."""
     env = make_vec(config, 1)
     try:
-        if isinstance(env, GridVectorEnv):
-            return ["up", "left", "down", "right"]
-        if isinstance(env, AtariGames | MinAtarGames):
+        if isinstance(env, AtariGames | MinAtarGames | GymEnvs):
             return env.action_names
-        return [str(meaning) for meaning in env.meanings] if isinstance(env, GymEnvs) else []
+        return ["up", "left", "down", "right"]  # the grid's
     finally:
         env.close()
 

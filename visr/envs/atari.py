@@ -77,7 +77,8 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
         self.observation_space = self._ale.observation_space
         self.action_space = self._ale.action_space
         self._num_actions = int(self._ale.single_action_space.n)  # pyright: ignore
-        self.action_names = [_words(action.name) for action in self._ale.ale.get_action_set()]
+        actions = self._ale.ale.get_action_set()
+        self.action_names: list[str] = [_words(str(action.name)) for action in actions]
         self._lives: np.ndarray | None = None
         self._ended = np.zeros(num_envs, dtype=np.bool_)
 

@@ -41,7 +41,6 @@ def build(explored: Explored, *, token: str, host: str) -> App:
         Route("/api/paint", pages.paint, methods=["POST"]),
         Route("/api/preset", pages.preset, methods=["POST"]),
         Route("/api/task", pages.task, methods=["POST"]),
-        Route("/api/judge", pages.judge, methods=["POST"]),
         Route("/api/save", pages.save, methods=["POST"]),
         Route("/api/reload", pages.reload, methods=["POST"]),
         Route("/api/atlas", pages.start_atlas, methods=["POST"]),
@@ -98,14 +97,6 @@ class Pages:
         gpi = fields.flag("gpi", run.config.agent.gpi)
         granted = wishes.grant(fields, "paint")
         return {"task": granted.to_dict(run), **painting.judge(run, granted.task, gpi)}
-
-    async def judge(self, request: Request) -> Response:
-        """A task that was granted before, acted for in another way."""
-        return await self._answer(request, self._judge, self._stroke)
-
-    def _judge(self, fields: Fields) -> dict[str, Any]:
-        run, granted = self._explored.run, self._explored.wishes.recall(fields.text("id", 40))
-        return painting.judge(run, granted.task, fields.flag("gpi", run.config.agent.gpi))
 
     async def preset(self, request: Request) -> Response:
         """A reward in words, as numbers to paint."""

@@ -16,12 +16,11 @@ from visr.config import ATARI, GRID, MINATAR
 from visr.explorer import painting, pictures
 from visr.ops import sphere
 from visr.tasks import exact, families
-from visr.tasks.screens import Picture
 from visr.tasks.stage import Stage
 
 NUM_SKILLS = 12
 MOST_SKILLS = 48
-_LENGTHS = {GRID: (32, 1), MINATAR: (96, 3), ATARI: (240, 10)}
+_LENGTHS = {GRID: (32, 1), MINATAR: (96, 3), ATARI: (160, 8)}
 """Steps of a film, and how many pass between two of its frames."""
 _OTHERS = (150, 5)
 _ALIKE = 0.95
@@ -37,7 +36,10 @@ class Skill:
     w: Floats
     phi: Floats
     """[T, d], of every state reached."""
-    frames: list[Picture]
+    film: bytes
+    """Its frames side by side, as a PNG; empty where nothing can be drawn."""
+    size: tuple[int, int]
+    """(width, height) of a frame."""
     frame_phi: list[Floats]
     """phi of the states on the film's frames."""
     score: float
@@ -93,20 +95,19 @@ def _play(stage: Stage, run: Run, w: Floats, seed: int) -> Skill:
     num_steps, every = next((v for k, v in _LENGTHS.items() if env.startswith(k)), _OTHERS)
     stage.pilot.pursue(w)
     stage.begin(seed)
-    skill = Skill(w, np.empty((0, len(w)), np.float32), [], [], 0.0, 1)
-    phi = []
+    score, num_episodes, phi, frames = 0.0, 1, [], []
     for step in range(num_steps):
         if stage.is_over:
-            stage.begin(seed + skill.num_episodes)
-            skill.num_episodes += 1
+            stage.begin(seed + num_episodes)
+            num_episodes += 1
         stage.step()
-        skill.score += stage.reward
+        score += stage.reward
         phi.append(stage.features())
         if step % every == 0 and stage.picture is not None:
-            skill.frames.append(stage.picture.copy())
-            skill.frame_phi.append(phi[-1])
-    skill.phi = np.stack(phi)
-    return skill
+            frames.append(stage.picture.copy())
+    film, size = pictures.strip(frames) if frames else (b"", (1, 1))
+    shown = phi[::every] if frames else []
+    return Skill(w, np.stack(phi), film, size, shown, score, num_episodes)
 
 
 def _visits(run: Run, w: Floats) -> NDArray[np.float64]:
@@ -118,30 +119,23 @@ def _visits(run: Run, w: Floats) -> NDArray[np.float64]:
 def judge(atlas: Atlas) -> None:
     """How well states tell which skill made them, and a warning where they do not."""
     skills = atlas.skills
-    for index, skill in enumerate(skills):
-        others = [other for place, other in enumerate(skills) if place != index]
-        skill.discriminability = told_apart(skill, others)
-    means = np.stack([skill.phi.mean(axis=0) for skill in skills])
-    cosines = (
-        means
-        @ means.T
-        / np.maximum(np.linalg.norm(means, axis=1)[:, None] * np.linalg.norm(means, axis=1), 1e-9)
-    )
-    np.fill_diagonal(cosines, -1.0)
-    for skill, row in zip(skills, cosines, strict=True):
-        skill.nearest = int(row.argmax()) if row.max() > _ALIKE else None
+    for skill in skills:
+        apart = {
+            i: told_apart(skill, other) for i, other in enumerate(skills) if other is not skill
+        }
+        skill.discriminability = float(np.mean(list(apart.values())))
+        nearest = min(apart, key=lambda index: apart[index])
+        skill.nearest = nearest if apart[nearest] < _TOLD_APART else None
     atlas.warnings = _warnings(atlas)
 
 
-def told_apart(skill: Skill, others: list[Skill]) -> float:
-    """P(phi(s) . w > phi(s') . w) for s of this skill and s' of another; 0.5 is chance, 1 is always.
+def told_apart(skill: Skill, other: Skill) -> float:
+    """Given one state of each, how often the discriminator says which is whose; 0.5 is chance, 1 is always.
 
-    The paper's discriminator, q(w | s) prop. to exp(phi(s) . w), asked about pairs of states.
+    P(phi(s) . (w - w') > phi(s') . (w - w')), as q(w | s) is prop. to exp(phi(s) . w).
     """
-    if not others:
-        return 1.0
-    own = skill.phi @ skill.w
-    theirs = np.sort(np.concatenate([other.phi @ skill.w for other in others]))
+    direction = skill.w - other.w
+    own, theirs = skill.phi @ direction, np.sort(other.phi @ direction)
     below = np.searchsorted(theirs, own, side="left")
     not_above = np.searchsorted(theirs, own, side="right")
     return float((below + not_above).mean() / 2 / len(theirs))
@@ -163,8 +157,8 @@ def _warnings(atlas: Atlas) -> list[str]:
     alike = sum(skill.nearest is not None for skill in skills)
     if alike > len(skills) // 4:
         found.append(
-            f"{alike} of {len(skills)} skills spend their time where another one does "
-            f"(cosine of their mean features above {_ALIKE})."
+            f"{alike} of {len(skills)} skills can hardly be told from another one "
+            f"(less often than {_TOLD_APART:g}; 0.5 is chance)."
         )
     return found
 
@@ -180,13 +174,12 @@ def to_dict(atlas: Atlas, run: Run, first: int = 0) -> dict[str, Any]:
 
 
 def _skill(skill: Skill, index: int, run: Run) -> dict[str, Any]:
-    film, size = pictures.strip(skill.frames) if skill.frames else (b"", (1, 1))
     content: dict[str, Any] = {
         "index": index,
         "w": skill.w.astype(np.float64).tolist(),
-        "film": pictures.data_uri(film) if film else None,
-        "num_frames": len(skill.frames),
-        "size": size,
+        "film": pictures.data_uri(skill.film) if skill.film else None,
+        "num_frames": len(skill.frame_phi),
+        "size": skill.size,
         "frame_phi": [painting.rounded(phi) for phi in skill.frame_phi],
         "mean_phi": painting.rounded(skill.phi.mean(axis=0)),
         "score": skill.score,

@@ -13,6 +13,7 @@ from visr.explorer import atlas
 from visr.explorer.atlas import Atlas
 from visr.run_dir import write_bytes
 
+TOLD_APART = "given one state of each of two skills, how often φ says which is whose (0.5 is chance, 1 is always)."
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -43,10 +44,9 @@ def page(drawn: Atlas, run: Run) -> str:
 <body>
 <main class="exported">
 <h1>{title}</h1>
-<p class="muted">{len(drawn.skills)} tasks spread over the unit sphere of {run.config.agent.num_features} features,
-each played for {content["skills"][0]["num_steps"]} steps; weights after {run.num_steps:,} steps of training without
-rewards. Told apart: {drawn.discriminability:.2f} on average, how often a state of a skill looks more like it than a state
-of another one does (0.5 is chance, 1 is always).</p>
+<p class="muted">{len(drawn.skills)} tasks spread over the unit sphere of {run.config.agent.num_features}
+features, each played for {content["skills"][0]["num_steps"]} steps; weights after {run.num_steps:,} steps of training
+without rewards. Told apart: {drawn.discriminability:.2f} on average; {TOLD_APART}</p>
 {warnings}
 <div class="atlas">
 {cards}
@@ -69,10 +69,15 @@ def _card(skill: dict[str, Any], content: dict[str, Any], run: Run) -> str:
     nearest = (
         "" if skill["nearest"] is None else f'<p class="muted">like {skill["nearest"] + 1}</p>'
     )
+    facts = (
+        score
+        + _fact("told apart", f"{skill['discriminability']:.2f}")
+        + _fact("own reward", f"{skill['own_reward']:.2f}")
+    )
     return f"""<article class="skill">
 <h3>Skill {skill["index"] + 1}</h3>
 <div class="screens">{film}{visits}</div>
-<dl>{score}{_fact("told apart", f"{skill['discriminability']:.2f}")}{_fact("own reward", f"{skill['own_reward']:.2f}")}</dl>
+<dl>{facts}</dl>
 {nearest}<details><summary>w</summary><code>{html.escape(numbers)}</code></details>
 </article>"""
 

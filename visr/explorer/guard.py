@@ -64,7 +64,7 @@ class Guard:
         if scope["path"].startswith(_GUARDED) and not self._knows_token(scope, headers):
             return (
                 401,
-                "The token is missing or not this launch's; open the address that it printed.",
+                "The token is missing or another launch's; open the address that it printed.",
             )
         lengths = _all(headers, b"content-length")
         if any(not n.isdecimal() or len(n) > 12 or int(n) > MOST_BYTES for n in lengths):

@@ -1,4 +1,4 @@
-"""What a client sends, read field by field: every size and range has a bound, and every refusal a sentence."""
+"""What a client sends, read field by field: every size and range has a bound, every refusal a sentence."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def _token() -> str:
 
 def listen(host: str, port: int | None) -> socket.socket:
     """A listening socket; without a port of choice, the usual one or one of the next that are free."""
-    wanted = range(PORT, PORT + _TRIES) if port is None else (port,)
+    wanted, reason = range(PORT, PORT + _TRIES) if port is None else (port,), ""
     for number in wanted:
         try:
             return _bound(host, number)

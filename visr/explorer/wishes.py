@@ -1,4 +1,4 @@
-"""A wish from the page becomes a task: random, saved, the environment's, in words, by marks, by hand, mixed."""
+"""A wish from the page becomes a task: random, saved, the environment's, in words, by marks, by hand."""
 
 from __future__ import annotations
 

@@ -54,8 +54,9 @@ def frames(
     stage.pilot.pursue(w)
 
     def frame(is_last: bool) -> Frame:
-        has_picture = shown is not None and stage.picture is not None
-        picture = screens.enlarged(stage.picture, shown.scale) if has_picture else _NOTHING
+        picture = _NOTHING
+        if shown is not None and stage.picture is not None:
+            picture = screens.enlarged(stage.picture, shown.scale)
         return Frame(picture, stage.num_steps, stage.score, is_last)
 
     with contextlib.closing(stage):

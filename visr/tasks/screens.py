@@ -44,7 +44,7 @@ class Screen(Protocol):
 class ColourTwin:
     """An Atari game's twin, which plays the same game in colour: equal seeds and actions, equal games."""
 
-    scale = (2, 3)
+    scale: tuple[int, int] = (2, 3)
     """Atari's pixels are wide."""
 
     def __init__(self, config: RunConfig) -> None:
@@ -66,7 +66,7 @@ class ColourTwin:
 class RenderedTwin:
     """The twin of a Gymnasium environment, which draws itself."""
 
-    scale = (1, 1)
+    scale: tuple[int, int] = (1, 1)
 
     def __init__(self, config: RunConfig) -> None:
         try:
@@ -100,7 +100,7 @@ class RenderedTwin:
 class Drawing:
     """Cells of one colour each, drawn from the observation alone."""
 
-    scale = (_CELL, _CELL)
+    scale: tuple[int, int] = (_CELL, _CELL)
 
     def __init__(self, colours: Callable[[NDArray], Picture]) -> None:
         self._colours = colours

@@ -99,7 +99,7 @@ class Task:
         )
 
 
-def direction(w: NDArray[np.floating], name: str, env: str) -> Task:
+def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chosen by hand") -> Task:
     """A task that no reward told of: a direction of one's own, at unit length."""
     wanted = np.asarray(w, dtype=np.float64)
     length = float(np.linalg.norm(wanted))
@@ -111,7 +111,7 @@ def direction(w: NDArray[np.floating], name: str, env: str) -> Task:
         name=name,
         env=env,
         w=wanted if math.isclose(length, 1, rel_tol=1e-12) else wanted / length,
-        method="chosen by hand",
+        method=method,
         r_squared=0.0,
         condition_number=math.inf,
         standard_error=np.zeros(len(wanted)),

@@ -53,7 +53,7 @@ function show(answer, openWatch) {
   $("atlas-warnings").replaceChildren(...(done ? answer.warnings : []).map((words) => make("p", { class: "warning" }, words)));
   $("atlas-summary").textContent = answer.error
     || (answer.is_drawing ? `Playing skill ${skills.length + 1} of ${answer.wanted} …` : "")
-    || (done ? `Told apart: ${number(answer.discriminability)} on average, how often a state of a skill looks more like it than a state of another one does (0.5 is chance, 1 is always).` : "Nothing here yet: making an atlas plays every skill for a little while.");
+    || (done ? `Told apart: ${number(answer.discriminability)} on average; given one state of each of two skills, how often φ says which is whose (0.5 is chance, 1 is always).` : "Nothing here yet: making an atlas plays every skill for a little while.");
   $("atlas-grid").replaceChildren(...skills.map((skill) => card(skill, answer, done, openWatch)));
 }
 

@@ -251,6 +251,9 @@ function tiles(values) {
   set("value", answer ? number(answer.value) : "–");
   set("value-note", answer ? `random ${number(answer.value_random)}, optimal ${number(answer.value_optimal)}` : "of the policy, over all starts");
   if (!answer) set("latency", "–");
+  const painted = Math.max(...reward.map(Math.abs)) || 1;
+  set("reward-low", number(-painted, 0));
+  set("reward-high", number(painted, 0));
   $("fraction-meter").style.width = `${100 * Math.min(Math.max(answer?.fraction_of_optimal ?? 0, 0), 1)}%`;
   if (!answer) return;
   const most = Math.max(...maps.represented.range().map(Math.abs));

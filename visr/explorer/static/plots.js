@@ -22,7 +22,7 @@ export function number(x, digits = 2) {
 }
 
 // Vertical bars around zero: values, perhaps lines across (w), whiskers (errors), names, one bar chosen.
-export function bars(canvas, values, { lines = null, errors = null, names = null, chosen = -1, symmetric = true, wide = false } = {}) {
+export function bars(canvas, values, { lines = null, errors = null, names = null, chosen = -1, symmetric = true } = {}) {
   const { pen, width, height } = prepared(canvas);
   if (!width || !values.length) return;
   const reach = values.map((v, i) => Math.abs(v) + Math.min(errors?.[i] ?? 0, 1));
@@ -33,11 +33,12 @@ export function bars(canvas, values, { lines = null, errors = null, names = null
     low -= pad;
     high += pad / 3;
   }
-  const foot = names ? (wide ? 30 : 15) : 2;
+  const foot = names ? 16 : 2;
   const top = 6;
   const y = (v) => top + ((high - v) / (high - low)) * (height - foot - top);
   const slot = width / values.length;
   const thick = Math.min(slot * 0.66, 34);
+  const fits = !names || names.every((name) => pen.measureText(name).width < slot - 2);
   const base = symmetric ? y(0) : height - foot;
   pen.strokeStyle = ink("rule");
   pen.lineWidth = 1;
@@ -56,16 +57,22 @@ export function bars(canvas, values, { lines = null, errors = null, names = null
       stroke(pen, ink("ink"), 1, [[middle, y(value - most)], [middle, y(value + most)]]);
     }
     if (lines) stroke(pen, ink("ink"), 2, [[middle - thick / 2 - 2, y(lines[i])], [middle + thick / 2 + 2, y(lines[i])]]);
-    if (names && (slot > 15 || i % Math.ceil(15 / slot) === 0)) label(pen, names[i], middle, height - 3, slot, i, wide);
+    if (names && (slot > 15 || i % Math.ceil(15 / slot) === 0)) label(pen, fits ? names[i] : symbol(names[i]), middle, height - 3, slot);
   });
 }
 
-function label(pen, text, x, y, slot, index, wide) {
+function label(pen, text, x, y, slot) {
   pen.fillStyle = ink("muted");
   pen.textAlign = "center";
-  // long names in narrow slots take turns on two lines
-  const lift = wide && pen.measureText(text).width > slot - 2 ? (index % 2 ? 0 : 13) : wide ? 6 : 0;
-  pen.fillText(text, x, y - lift, slot * (wide ? 2 : 1) - 2);
+  pen.fillText(text, x, y, slot - 1);
+}
+
+const ARROWS = { "no-op": "·", up: "↑", down: "↓", left: "←", right: "→", "up right": "↗", "up left": "↖", "down right": "↘", "down left": "↙" };
+
+// A joystick's words as a sign, where there is no room for words: up right fire -> ↗•
+function symbol(name) {
+  const [, where, fire] = /^(.*?) ?(fire)?$/.exec(name);
+  return (ARROWS[where] ?? where) + (fire ? "•" : "");
 }
 
 function stroke(pen, colour, width, points) {
@@ -97,13 +104,12 @@ export function lines(canvas, series, { zero = false, hover = null, xName = "" }
   if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
   const first = Math.min(...shown.map((s) => s.x[0]));
   const last = Math.max(...shown.map((s) => s.x.at(-1)));
-  const left = Math.max(pen.measureText(number(high)).width, pen.measureText(number(low)).width) + 8;
+  const left = Math.max(...ticks(low, high).map((v) => pen.measureText(number(v)).width)) + 8;
   const [top, foot] = [20, 18];
   const px = (x) => left + ((x - first) / (last - first || 1)) * (width - left - 6);
   const py = (y) => (y === null ? null : top + ((high - y) / (high - low)) * (height - top - foot));
   pen.textAlign = "right";
-  for (const part of [0, 0.5, 1]) {
-    const value = low + part * (high - low);
+  for (const value of ticks(low, high)) {
     stroke(pen, ink("rule"), 1, [[left, Math.round(py(value)) + 0.5], [width, Math.round(py(value)) + 0.5]]);
     pen.fillStyle = ink("muted");
     pen.fillText(number(value), left - 5, py(value) + 4);
@@ -124,6 +130,16 @@ export function lines(canvas, series, { zero = false, hover = null, xName = "" }
     pen.fillText(words, x + 14, 11);
     x += pen.measureText(words).width + 28;
   }
+}
+
+// Three to five round numbers between low and high.
+function ticks(low, high) {
+  const rough = (high - low) / 4;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough);
+  const found = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
+  return found;
 }
 
 function nearest(xs, at) {

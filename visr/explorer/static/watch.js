@@ -34,7 +34,7 @@ export function setup() {
     $("epsilon").value = run.epsilon;
     $("epsilon-out").textContent = `${run.epsilon}`;
     $("gpi").checked = run.gpi;
-    $("speed").value = run.env.startsWith("ALE/") ? 4 : 3;
+    $("speed").value = run.grid || run.env.startsWith("MinAtar/") ? 3 : run.env.startsWith("ALE/") ? 4 : 5;
     $("speed-out").textContent = `${speed()} steps/s`;
   });
   on("task", (chosen) => live?.send("task", { w: chosen.w }));
@@ -149,7 +149,8 @@ function plot() {
   const w = task()?.w ?? null;
   const names = now.phi.map((_, i) => `${i + 1}`);
   bars($("plot-phi"), now.phi, { lines: w, names });
-  if (now.q) bars($("plot-q"), now.q, { names: facts().actions, chosen: now.action, symmetric: false, wide: true });
+  if (now.q) bars($("plot-q"), now.q, { names: facts().actions, chosen: now.action, symmetric: false });
+  $("q-note").textContent = now.q ? `took ${facts().actions[now.action] ?? now.action}: ${number(now.q[now.action])}` : "of each action";
   lines($("plot-reward"), [
     { name: "score", colour: "series-2", x: curve.x, y: curve.score },
     { name: "Σ φ·w", colour: "series-1", x: curve.x, y: curve.own },
