@@ -21,8 +21,8 @@ import pytest
 from visr import config as configuration
 from visr import presets
 from visr.cli import main
-
 from visr.run_dir import RunDir
+from visr.tasks import shelf
 
 VERBS = (
     "pretrain",
@@ -32,6 +32,7 @@ VERBS = (
     "task",
     "export",
     "report",
+    "explore",
     "bench",
     "doctor",
     "list",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import threading
 import webbrowser
@@ -47,15 +48,15 @@ def run(args: list[str]) -> int:
     """Serve until stopped, or export."""
     chosen = options.parse(Options, args, "explore")
     _check(chosen)
-    try:
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-        import websockets  # noqa: F401
-    except ImportError as error:
-        raise UserError(
-            f'The explorer needs {error.name}: pip install "visr[explorer]".'
-        ) from error
+    require_packages()
     return _serve(chosen) if chosen.export is None else _export(chosen)
+
+
+def require_packages() -> None:
+    """Say which package is missing, if one is."""
+    for name in ("starlette", "uvicorn", "websockets"):
+        if importlib.util.find_spec(name) is None:
+            raise UserError(f'The explorer needs {name}: pip install "visr[explorer]".')
 
 
 def _check(chosen: Options) -> None:

@@ -13,7 +13,10 @@ from visr.explorer import atlas
 from visr.explorer.atlas import Atlas
 from visr.run_dir import write_bytes
 
-TOLD_APART = "given one state of each of two skills, how often φ says which is whose (0.5 is chance, 1 is always)."
+TOLD_APART = (
+    "given one state of each of two skills, how often φ says which is whose "
+    "(0.5 is chance, 1 is always)."
+)
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 
 
@@ -45,8 +48,8 @@ def page(drawn: Atlas, run: Run) -> str:
 <main class="exported">
 <h1>{title}</h1>
 <p class="muted">{len(drawn.skills)} tasks spread over the unit sphere of {run.config.agent.num_features}
-features, each played for {content["skills"][0]["num_steps"]} steps; weights after {run.num_steps:,} steps of training
-without rewards. Told apart: {drawn.discriminability:.2f} on average; {TOLD_APART}</p>
+features, each played for {content["skills"][0]["num_steps"]} steps; weights after {run.num_steps:,}
+steps of training without rewards. Told apart: {drawn.discriminability:.2f} on average; {TOLD_APART}</p>
 {warnings}
 <div class="atlas">
 {cards}

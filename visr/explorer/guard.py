@@ -82,8 +82,8 @@ class Guard:
 def is_known(name: str, bound_to: str) -> bool:
     """Whether a Host header's name is ours.
 
-    Bound to this machine alone, only its local names are. A page elsewhere can point its own *name* at us (DNS
-    rebinding) but no address: bound to all interfaces, addresses and the machine's own name are good.
+    Bound to this machine alone, only its local names are. A page elsewhere can point its own *name* at us
+    (DNS rebinding) but no address: bound to all interfaces, addresses and the machine's own name are good.
     """
     if name in _LOCAL or name == bound_to.lower():
         return True
