@@ -47,7 +47,7 @@ def console() -> list[str]:
 
 @pytest.fixture
 def opened(browser: Any, launched: Launched, console: list[str]) -> Iterator[Open]:
-    """Open the page in a fresh profile; nothing may be asked of another host, nothing may go wrong in silence."""
+    """Open the page in a fresh profile; no other host may be asked, nothing may go wrong in silence."""
     contexts = []
     asked: set[str] = set()
 
@@ -222,7 +222,11 @@ def test_watching_plays_steps_and_pauses(opened: Open):
     page.wait_for_timeout(400)
     assert page.locator("#now-step").text_content() == stands
     page.keyboard.press("g")
+    page.fill("#seed", "5")
+    page.click("#restart")
+    expect(page.locator("#now-step")).to_have_text("0")
     page.keyboard.press("ArrowRight")
+    expect(page.locator("#now-step")).to_have_text("1")
     page.click("#mark-bad")
     page.click("text=Infer a task from 2 marks")
     expect(page.locator("#watch .task-name")).to_have_text("1 good and 1 bad frames")

@@ -81,8 +81,9 @@ function shortcuts() {
   addEventListener("keydown", (event) => {
     const typing = event.target.closest("input:not([type=radio]):not([type=checkbox]), select, textarea, dialog");
     if (typing || event.defaultPrevented) return;
-    const pressing = event.target.closest("button, summary, a, input, [role=tab]") && [" ", "Enter", "ArrowRight"].includes(event.key);
-    if (pressing) return;
+    const isPress = [" ", "Enter"].includes(event.key) && event.target.closest("button, summary, a, input");
+    const isChoice = event.key.startsWith("Arrow") && event.target.closest("input, [role=tab]");
+    if (isPress || isChoice) return;
     if (event.key === "?") $("shortcuts").showModal();
     else if (/^[1-4]$/.test(event.key) && available()[event.key - 1]) show(available()[event.key - 1]);
     else if (!views[current()].shortcut?.(event.key, event)) return;
