@@ -17,7 +17,8 @@ from visr.explorer import serve
 from visr.run_dir import append_rows
 from visr.tasks.task import Task
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None,
     reason="NO CHROMIUM: browser tests of the explorer DO NOT RUN; try `make browser`",

@@ -106,7 +106,8 @@ def test_the_page_itself_holds_no_token(launched: Launched):
     "path",
     [
         "/static/../app.py", "/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static//etc/passwd",
-        "/etc/passwd", "/static/%00", "/static/", "/api/nothing", "/api/", "/static/style.css/..", "/../../etc/passwd",
+        "/etc/passwd", "/static/%00", "/static/", "/api/nothing", "/api/", "/static/style.css/..",
+        "/../../etc/passwd",
     ],
 )  # fmt: skip
 def test_no_path_leads_to_the_file_system(launched: Launched, path: str):
