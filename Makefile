@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test lint format bench model clean
+.PHONY: help setup demo test browser lint format bench model clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one, for example: make setup PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up .venv (a few minutes the first time) ..."
 	@"$(PYTHON)" -m venv $(CLEAR) .venv
-	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,export,minatar,video]"
+	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,explorer,export,minatar,video]"
 	@pwd -P > $@
 
 demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of it set-up)
@@ -36,8 +36,14 @@ demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a rep
 	$(BIN)/visr evaluate runs/demo
 	$(BIN)/visr report runs/demo
 
-test: lint ## run the static checks, then every test
+test: lint browser ## run the static checks, then every test
 	$(BIN)/python -m pytest
+
+browser: ## find Chromium for the explorer's tests, or install it where apt and root permit
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
+	} > /dev/null || echo "NO CHROMIUM, and it cannot be installed here: the explorer's browser tests WILL NOT RUN." >&2
 
 lint: $(STAMP) ## run the static checks only (ruff, pyright)
 	$(BIN)/ruff check

@@ -52,9 +52,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "presets",
         *("pretraining", "run_dir", "tasks", "training", "types"),
     },
+    "explorer": {"api", "config", "envs", "errors", "ops", "run_dir", "tasks"},
     "bench": {
         *(
             "agents",
+            "api",
             "config",
             "envs",
             "games",
@@ -63,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "pretraining",
             "report",
             "run_dir",
+            "tasks",
             "training",
             "types",
         ),
@@ -82,8 +85,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "training",
     },
     "commands": {
-        *("api", "baselines", "bench", "config", "envs", "errors", "finetuning", "models"),
-        *("presets", "pretraining", "report", "reproduce", "run_dir", "tasks"),
+        *("api", "baselines", "bench", "config", "envs", "errors", "explorer", "finetuning"),
+        *("models", "presets", "pretraining", "report", "reproduce", "run_dir", "tasks"),
     },
     "cli": {"commands", "errors"},
     "__init__": {"api", "errors"},

@@ -21,8 +21,8 @@ import pytest
 from visr import config as configuration
 from visr import presets
 from visr.cli import main
-from visr.commands import infer
 from visr.run_dir import RunDir
+from visr.tasks import shelf
 
 VERBS = (
     "pretrain",
@@ -32,6 +32,7 @@ VERBS = (
     "task",
     "export",
     "report",
+    "explore",
     "bench",
     "doctor",
     "list",
@@ -340,7 +341,7 @@ def test_ctrl_c_outside_training_is_130(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_names_of_tasks_are_plain_file_names(text: str, name: str):
-    assert infer.slug(text) == name
+    assert shelf.slug(text) == name
 
 
 def shell(

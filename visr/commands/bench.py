@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from visr.commands import options, output
+from visr.commands import explore, options, output
 from visr.config import ATARI, MINATAR
 from visr.errors import UserError
 
 _NUM_RUNS = 1_000
-_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0}
+_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0, "explorer": 30.0}
 _GAME = "ALE/Pong-v5"
 _SMALL_GAME = "MinAtar/Breakout-v1"
 _NUM_ENVS = 32
@@ -24,16 +24,19 @@ class Options:
     """Measure the full training loop, and in the same run the bare cost of its networks' products.
 
     `grid` compares with the matrix products; `minatar` with the networks' passes and the games alone; `atari`
-    with the image torsos' passes, the games alone, and the loop in float32 and the default layout. `report`
-    is another matter: the report over 1,000 made-up runs, compared with the bare reading of their files.
+    with the image torsos' passes, the games alone, and the loop in float32 and the default layout; `explorer`
+    times strokes on the grid, and streamed frames of a game against the same play without pictures and wire.
+    `report` is another matter: the report over 1,000 made-up runs against the bare reading of their files.
     """
 
-    what: Annotated[Literal["grid", "minatar", "atari", "report"], tyro.conf.Positional] = "grid"
+    what: Annotated[
+        Literal["grid", "minatar", "atari", "explorer", "report"], tyro.conf.Positional
+    ] = "grid"
     """Which loop."""
     preset: str | None = None
-    """Whose networks and batches; by default the preset `grid`, `minatar` or `atari`."""
+    """Whose networks and batches; by default `grid`, `minatar`, `atari` or (explorer) `atari-small`."""
     seconds: float | None = None
-    """About how long, by default 20 (grid), 30 (minatar) or 300 (atari)."""
+    """About how long, by default 20 (grid), 30 (minatar, explorer) or 300 (atari)."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None
     """Which game, by default ALE/Pong-v5 or MinAtar/Breakout-v1; the grid has none."""
     num_envs: int | None = None
@@ -53,8 +56,10 @@ def run(args: list[str]) -> int:
     seconds = _SECONDS[chosen.what] if chosen.seconds is None else chosen.seconds
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
-    preset = chosen.what if chosen.preset is None else chosen.preset
-    measure = {"grid": _grid, "minatar": _minatar, "atari": _atari}[chosen.what]
+    usual = "atari-small" if chosen.what == "explorer" else chosen.what
+    preset = usual if chosen.preset is None else chosen.preset
+    measures = {"grid": _grid, "minatar": _minatar, "atari": _atari, "explorer": _explorer}
+    measure = measures[chosen.what]
     result = measure(chosen, preset, seconds)
     return _show(f"visr bench {chosen.what}, preset {preset}", result, chosen.json)
 
@@ -112,6 +117,15 @@ def _atari(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
             f"A loop that was being measured ended unexpectedly ({error}); its own words stand above, "
             "and fewer --num-envs need less memory."
         ) from None
+
+
+def _explorer(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    if chosen.num_envs is not None:
+        raise UserError("--num-envs belongs to `visr bench atari`; leave it out for the explorer.")
+    explore.require_packages()
+    from visr.bench import explorer
+
+    return explorer.measure(preset, _GAME if chosen.env is None else chosen.env, seconds)
 
 
 def _words(value: Any) -> str:
