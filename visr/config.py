@@ -145,7 +145,7 @@ class TrainingConfig:
     num_processes: int = 1
     """Processes: one learns and acts for a group, the others act; results do not depend on it."""
     num_actor_groups: int = 1
-    """Groups that the environments act in: one beside the learner, the others in the other processes."""
+    """Groups that the environments act in: one beside the learner, the others elsewhere; on a cluster, its actors."""
     device: str = "auto"
     """Where the networks live: cpu, cuda, cuda:1, ...; `auto` is a GPU where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -183,6 +183,28 @@ class InferenceConfig:
 
 
 @dataclass(frozen=True)
+class ClusterConfig:
+    """How `--cluster` shares out the work; every group of environments is an actor, with a process of its own."""
+
+    max_staleness: int = 0
+    """Updates by which an unroll's weights may be outdated when it is learnt from; 0 acts and learns in rounds."""
+    publish_every: int = 1
+    """Updates between publications of the weights; rounds publish when they end."""
+    unroll_timeout: float = 300.0
+    """Seconds after which an actor that has not finished its unroll is replaced."""
+    cpus_per_actor: float = 1.0
+    """CPUs that an actor asks for."""
+    gpus_per_actor: float = 0.0
+    """GPUs that an actor asks for; a share lets several use one."""
+    num_learners: int = 1
+    """Learners that share every batch and add up their gradients."""
+    cpus_per_learner: float = 1.0
+    """CPUs that a learner asks for; with `num_threads` = 0 also its threads."""
+    gpus_per_learner: float = 0.0
+    """GPUs that a learner asks for."""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Everything that determines a run."""
 
@@ -195,9 +217,10 @@ class RunConfig:
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
 
-SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference")
+SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference", "cluster")
 
 _AT_LEAST: dict[str, float] = {
     "height": 1,
@@ -230,12 +253,20 @@ _AT_LEAST: dict[str, float] = {
     "evaluate_every": 1,
     "ridge": 0,
     "recorded_steps": 0,
+    "max_staleness": 0,
+    "publish_every": 1,
+    "cpus_per_actor": 0,
+    "gpus_per_actor": 0,
+    "num_learners": 1,
+    "cpus_per_learner": 0,
+    "gpus_per_learner": 0,
 }
 _POSITIVE = (
     "psi_learning_rate",
     "psi_adam_epsilon",
     "phi_learning_rate",
     "phi_adam_epsilon",
+    "unroll_timeout",
 )
 _FRACTIONS = ("epsilon", "gamma", "sticky_actions", "repeat_probability")
 _LARGEST = 2**63 - 1
@@ -244,6 +275,8 @@ _SIZES = (
     *("height", "width", "num_features", "gpi_samples", "num_envs", "unroll_length", "batch_size"),
     *("num_processes", "num_actor_groups", "frame_skip", "noop_max", "micro_batch", "num_threads"),
     *("num_rewarded_envs", "rewarded_window"),
+    *("max_staleness", "publish_every", "num_learners", "cpus_per_actor", "gpus_per_actor"),
+    *("cpus_per_learner", "gpus_per_learner"),
 )
 _LARGEST_SIZE = 10**6
 """Of what is held in memory, and of a hidden layer: a slip of the finger, not a wish."""
@@ -300,7 +333,33 @@ def validated(config: RunConfig) -> RunConfig:
             f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
             f"{left}; every group needs an environment, so give at most that many groups."
         )
+    _check_cluster(config.cluster, training)
     return config
+
+
+def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
+    """What must fit together for learners to share batches and for actors never to wait for each other."""
+    size, stale, every = training.batch_size, cluster.max_staleness, cluster.publish_every
+    if size % cluster.num_learners:
+        raise UserError(
+            f"num_learners = {cluster.num_learners} cannot share batch_size = {size} evenly; give a divisor of it."
+        )
+    if every > max(stale, 1):
+        raise UserError(
+            f"publish_every = {every} makes weights older than max_staleness = {stale} permits; "
+            f"give --max-staleness {every} or more."
+        )
+    most = (stale - every + 1) * size
+    if stale and (largest := largest_group(training)) > most:
+        raise UserError(
+            f"max_staleness = {stale} is too small for {largest} environments per actor, of which at most "
+            f"{most} could act at a time; raise it, or --num-actor-groups."
+        )
+
+
+def largest_group(training: TrainingConfig) -> int:
+    """Environments of the largest group."""
+    return math.ceil((training.num_envs - training.num_rewarded_envs) / training.num_actor_groups)
 
 
 def trainable(config: RunConfig) -> RunConfig:
@@ -354,6 +413,7 @@ def _section_class(section: str) -> type:
         "agent": AgentConfig,
         "training": TrainingConfig,
         "inference": InferenceConfig,
+        "cluster": ClusterConfig,
     }[section]
 
 

@@ -3,6 +3,7 @@
 config.json                     what was asked for, and the version of this layout
 metrics.csv                     one row per `log_every` steps; no clock in it, so equal runs are equal files
 timing.csv                      how fast it went
+cluster.csv                     how those who act and learn elsewhere fared (if there is a cluster)
 online.csv                      returns of the rewarded environments while the others pre-train (if any)
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
@@ -41,6 +42,7 @@ class RunDir:
         self.config_file = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
         self.timing = self.path / "timing.csv"
+        self.vitals = self.path / "cluster.csv"
         self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"

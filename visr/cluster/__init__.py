@@ -1,0 +1,1 @@
+"""Training beyond one machine: the only room that imports ray."""
