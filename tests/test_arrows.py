@@ -27,7 +27,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": {"agents", "config", "envs", "errors", "games", "ops", "run_dir"},
     "report": {"config", "errors", "games", "run_dir", "tasks"},
     "presets": {"config", "errors"},
-    "pretraining": {"agents", "config", "errors", "run_dir", "tasks", "training"},
+    "cluster": {"agents", "config", "envs", "errors", "training", "types"},
+    "pretraining": {"agents", "cluster", "config", "errors", "run_dir", "tasks", "training"},
     "policy": {"agents", "envs", "errors", "tasks"},
     "exporting": {"agents", "errors", "networks", "run_dir", "tasks"},
     "api": {
@@ -105,6 +106,12 @@ def test_the_floor_plan_has_no_circle():
         ready = {room for room, needs in MAY_IMPORT.items() if room not in done and needs <= done}
         assert ready, f"a circle among {sorted(set(MAY_IMPORT) - done)}"
         done |= ready
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_the_cluster_imports_ray(path: Path):
+    modules = {name.split(".")[0] for name, _ in imports(path)}
+    assert "ray" not in modules or room_of(path) == "cluster"
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if room_of(p) in LIGHT_ROOMS], ids=str)

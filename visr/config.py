@@ -145,7 +145,7 @@ class TrainingConfig:
     num_processes: int = 1
     """Processes: one learns and acts for a group, the others act; results do not depend on it."""
     num_actor_groups: int = 1
-    """Groups that the environments act in: one beside the learner, the others elsewhere; on a cluster, its actors."""
+    """Groups that the environments act in: one beside the learner, the others elsewhere; on Ray, the actors."""
     device: str = "auto"
     """Where the networks live: cpu, cuda, cuda:1, ...; `auto` is a GPU where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -184,10 +184,10 @@ class InferenceConfig:
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """How `--cluster` shares out the work; every group of environments is an actor, with a process of its own."""
+    """How `--cluster` shares out the work; every group of environments is an actor, a process of its own."""
 
     max_staleness: int = 0
-    """Updates by which an unroll's weights may be outdated when it is learnt from; 0 acts and learns in rounds."""
+    """Updates by which weights may be outdated when their unroll is learnt from; 0 goes in rounds."""
     publish_every: int = 1
     """Updates between publications of the weights; rounds publish when they end."""
     unroll_timeout: float = 300.0
@@ -221,6 +221,9 @@ class RunConfig:
 
 
 SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference", "cluster")
+
+RESOURCES = ("cpus_per_actor", "gpus_per_actor", "cpus_per_learner", "gpus_per_learner")
+"""Fields that only say how much of a cluster its processes ask for."""
 
 _AT_LEAST: dict[str, float] = {
     "height": 1,
@@ -342,7 +345,8 @@ def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
     size, stale, every = training.batch_size, cluster.max_staleness, cluster.publish_every
     if size % cluster.num_learners:
         raise UserError(
-            f"num_learners = {cluster.num_learners} cannot share batch_size = {size} evenly; give a divisor of it."
+            f"num_learners = {cluster.num_learners} cannot share batch_size = {size} evenly; "
+            "give a divisor of it."
         )
     if every > max(stale, 1):
         raise UserError(

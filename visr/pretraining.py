@@ -26,7 +26,6 @@ from visr.training import checkpoint
 from visr.training.learner import within
 from visr.training.loop import Loop, Setback, TrainingLoop
 
-
 log = logging.getLogger("visr")
 
 _MOST_SETBACKS = 3
@@ -51,10 +50,11 @@ Observer = Callable[[Status], None]
 class Stopped(Exception):
     """Training was asked to stop, and did so cleanly."""
 
-    def __init__(self, signal_number: int, run: RunDir, saved_steps: int) -> None:
+    def __init__(self, signal_number: int, run: RunDir, saved_steps: int, where: str = "") -> None:
+        there = f" --cluster {where}" if where else ""
         super().__init__(
             f"Stopped; the run is saved as of step {saved_steps:,}. "
-            f"Go on with `visr pretrain --resume {run.path}`."
+            f"Go on with `visr pretrain --resume {run.path}{there}`."
         )
         self.signal_number = signal_number
 
@@ -98,10 +98,12 @@ def _loop(
     except ModuleNotFoundError as error:
         if error.name != "ray":
             raise
-        raise UserError('--cluster needs Ray; install it with `pip install "visr[cluster]"`.') from None
+        raise UserError(
+            '--cluster needs Ray; install it with `pip install "visr[cluster]"`.'
+        ) from None
     with (
         visr.cluster.session.joined(cluster, config),
-        contextlib.closing(visr.cluster.loop.ClusterLoop(config)) as loop,
+        contextlib.closing(visr.cluster.loop.ClusterLoop(config, cluster)) as loop,
     ):
         yield loop
 
@@ -191,7 +193,9 @@ class Recorder:
         if row:
             self.latest_vitals = row
             columns = ["num_steps", *row]
-            append_rows(self._run.vitals, columns, [[num_steps, *(f"{v:.6g}" for v in row.values())]])
+            append_rows(
+                self._run.vitals, columns, [[num_steps, *(f"{v:.6g}" for v in row.values())]]
+            )
             self.plot({f"cluster/{k}": v for k, v in row.items()}, num_steps)
 
     def _refuse_divergence(self, num_steps: int) -> None:
@@ -312,7 +316,7 @@ def _stopped(run: RunDir, loop: TrainingLoop, recorder: Recorder, signal_number:
     if loop.remembers:
         _save(run, loop, recorder)
     saved = int(checkpoint.newest(run).stem)
-    return Stopped(signal_number, run, saved)
+    return Stopped(signal_number, run, saved, loop.where)
 
 
 def _evaluate(

@@ -195,7 +195,7 @@ def for_learning(config: RunConfig) -> RunConfig:
 
 
 def _with_resources(config: RunConfig, cpus: float, gpus: float) -> RunConfig:
-    """Every core means every core that was asked for; without a GPU of its own, a process computes on the CPU."""
+    """All cores are those that were asked for; a process without a GPU of its own computes on the CPU."""
     training = config.training
     threads = training.num_threads or max(1, int(cpus))
     device = training.device if gpus else "cpu"

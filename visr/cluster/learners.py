@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import ray
@@ -66,17 +65,8 @@ class Learners:
     def is_finished(self, ready: set[Any]) -> bool:
         """Whether all of them have, or any has failed, which the others would wait for."""
         return bool(self.pending) and (
-            ready.issuperset(self.pending) or any(self._has_failed(r) for r in ready)
+            ready.issuperset(self.pending) or any(_error(r) for r in ready & {*self.pending})
         )
-
-    def _has_failed(self, report: Any) -> bool:
-        if report not in self.pending:
-            return False
-        try:
-            ray.get(report)
-        except (RayActorError, RayTaskError, ObjectLostError):
-            return True
-        return False
 
     def result(self) -> tuple[dict[str, Any], tuple[Any, Any]] | None:
         """The first one's report, and references to the new weights; None if unrolls were lost on the way.
@@ -86,12 +76,8 @@ class Learners:
         pending, self.pending = self.pending, []
         published, self._published = self._published, None
         assert published is not None
-        if len(pending) == 1:
-            try:
-                return ray.get(pending[0]), published
-            except (ObjectLostError, RayTaskError) as error:
-                if is_loss(error):
-                    return None
+        if len(pending) == 1 and _is_lost(pending[0]):
+            return None
         return self._get(pending)[0], published
 
     def fetch(self, references: list[Any]) -> list[Any]:
@@ -114,22 +100,29 @@ class Learners:
         self.handles, self.pending, self._is_prepared = [], [], False
 
     def _get(self, references: list[Any]) -> list[Any]:
-        """Their answers; a learner that has gone takes the others with it."""
-        return guarded(self.close, lambda: ray.get(references))
+        """Their answers; a learner that has gone takes the others with it, for they would wait for it."""
+        try:
+            return ray.get(references)
+        except (RayActorError, ObjectLostError) as error:
+            self.close()
+            raise Setback("The learner's process or its node has gone.") from error
+        except RayTaskError as error:
+            why, several = reason(error), len(self.handles) > 1
+            self.close()
+            if several and isinstance(error, RuntimeError):  # what torch.distributed raises
+                raise Setback(f"The learners have lost each other ({why}).") from error
+            raise UserError(f"The learner failed ({why}); the last checkpoint is kept.") from error
 
 
-def guarded(close: Callable[[], None], get: Callable[[], Any]) -> Any:
-    """What `get` gives; a process that has gone is a setback, a mistake of its own a sentence."""
+def _error(reference: Any) -> Exception | None:
+    """What came instead of an answer."""
     try:
-        return get()
-    except (RayActorError, ObjectLostError) as error:
-        close()
-        raise Setback("The learner's process or its node has gone.") from error
-    except RayTaskError as error:
-        why = reason(error)
-        close()
-        if is_loss(error) or isinstance(getattr(error, "cause", None), ConnectionError):
-            raise Setback("Learners have lost each other.") from error
-        if "gloo" in why or "NCCL" in why or "Connection closed by peer" in why:
-            raise Setback("Learners have lost each other.") from error
-        raise UserError(f"The learner failed ({why}); the last checkpoint is kept.") from error
+        ray.get(reference)
+    except (RayActorError, RayTaskError, ObjectLostError) as error:
+        return error
+    return None
+
+
+def _is_lost(reference: Any) -> bool:
+    error = _error(reference)
+    return error is not None and is_loss(error)

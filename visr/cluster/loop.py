@@ -42,8 +42,8 @@ class ClusterLoop:
     room, and the learner takes batches in order of arrival, no unroll older than `max_staleness` updates.
     """
 
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
+    def __init__(self, config: RunConfig, where: str = "auto") -> None:
+        self.config, self.where = config, where
         self.spec = spec_of(envs.make_vec(config, 1))
         self._agent = new_agent(config, self.spec).requires_grad_(False)
         _refuse_statistics_that_would_differ(config, self._agent)
@@ -187,7 +187,8 @@ class ClusterLoop:
             self._begin_where_there_is_room()
             ready = self._attend(_TICK)
             if self.learners.is_finished(ready):
-                yield Round(self.num_steps, self.num_updates, self._finish_learning())
+                metrics = self._finish_learning()
+                yield Round(self.num_steps, self.num_updates, metrics)
                 return
             if not taken and len(self._queue) >= self.config.training.batch_size:
                 return
@@ -196,7 +197,9 @@ class ClusterLoop:
     def _begin_where_there_is_room(self) -> None:
         """Back-pressure: unrolls under way and waiting are no more than can be used while fresh enough."""
         cluster = self.config.cluster
-        fresh = (cluster.max_staleness - cluster.publish_every + 2) * self.config.training.batch_size
+        fresh = (
+            cluster.max_staleness - cluster.publish_every + 2
+        ) * self.config.training.batch_size
         room = min(fresh, self._num_unrolls_left()) - len(self._queue)
         self.actors.begin(self._newest_weights(), room)
         if self.online and self.online.is_behind(self.num_steps):

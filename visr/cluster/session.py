@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,8 +62,6 @@ def join(address: str) -> None:
 
 
 def _init(**options: Any) -> None:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     # Results go to stdout, so what workers print must not.
     ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
 

@@ -41,6 +41,8 @@ class TrainingLoop(Protocol):
 
     config: RunConfig
     spec: EnvSpec
+    where: str
+    """The cluster's address; empty on one machine."""
 
     @property
     def agent(self) -> Visr:
@@ -110,7 +112,7 @@ class Loop:
 
     def __init__(self, config: RunConfig, num_processes: int | None = None) -> None:
         devices.keep_freed_memory()
-        self.config = config
+        self.config, self.where = config, ""
         self.spec = spec_of(envs.make_vec(config, 1))
         self.agent = devices.prepared(new_agent(config, self.spec), config.training)
         self.learner = new_learner(config, self.agent)
