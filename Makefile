@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one, for example: make setup PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up .venv (a few minutes the first time) ..."
 	@"$(PYTHON)" -m venv $(CLEAR) .venv
-	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,export,minatar,video]"
+	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,export,minatar,video]"
 	@pwd -P > $@
 
 demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of it set-up)
@@ -50,6 +50,9 @@ format: $(STAMP) ## rewrite the code in the house style
 
 bench: $(STAMP) ## measure training speed on the grid world against the limit of its matrix products
 	$(BIN)/visr bench grid
+
+soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while its processes are killed
+	$(BIN)/python experiments/cluster_soak.py --json runs/soak.json
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

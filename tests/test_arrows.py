@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bench": {
         *(
             "agents",
+            "cluster",
             "config",
             "envs",
             "ops",

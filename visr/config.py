@@ -145,7 +145,7 @@ class TrainingConfig:
     num_processes: int = 1
     """Processes: one learns and acts for a group, the others act; results do not depend on it."""
     num_actor_groups: int = 1
-    """Groups that the environments act in: one beside the learner, the others elsewhere; on Ray, the actors."""
+    """Groups that the environments act in: one beside the learner, the others elsewhere; Ray's actors."""
     device: str = "auto"
     """Where the networks live: cpu, cuda, cuda:1, ...; `auto` is a GPU where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"

@@ -66,6 +66,7 @@ def start(
     cluster: str | None = None,
 ) -> RunDir:
     """Pre-train from nothing into a new run directory, here or on a Ray cluster."""
+    RunDir(path).refuse_taken()  # before a cluster is troubled
     with _loop(config, cluster) as loop:
         run = RunDir.create(path, config)
         try:
@@ -102,7 +103,7 @@ def _loop(
             '--cluster needs Ray; install it with `pip install "visr[cluster]"`.'
         ) from None
     with (
-        visr.cluster.session.joined(cluster, config),
+        visr.cluster.session.joined(cluster, visr.cluster.session.needs(config)),
         contextlib.closing(visr.cluster.loop.ClusterLoop(config, cluster)) as loop,
     ):
         yield loop

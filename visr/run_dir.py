@@ -57,13 +57,7 @@ class RunDir:
     def create(cls, path: str | Path, config: RunConfig) -> RunDir:
         """A new run at a place where nothing is yet."""
         run = cls(path)
-        with writing(run.path):
-            is_new = not run.path.exists()
-            if not is_new and not _is_empty_directory(run.path):
-                raise UserError(
-                    f"{run.path} exists already; choose another --out, "
-                    f"or go on with `--resume {run.path}`."
-                )
+        is_new = run.refuse_taken()
         try:
             write_json(run.config_file, {"format": FORMAT, "config": configuration.to_dict(config)})
         except UserError:
@@ -72,6 +66,17 @@ class RunDir:
                     run.path.rmdir()
             raise
         return run
+
+    def refuse_taken(self) -> bool:
+        """Nothing may be here yet; whether there is not even an empty directory."""
+        with writing(self.path):
+            is_new = not self.path.exists()
+            if not is_new and not _is_empty_directory(self.path):
+                raise UserError(
+                    f"{self.path} exists already; choose another --out, "
+                    f"or go on with `--resume {self.path}`."
+                )
+        return is_new
 
     def remove_stillborn(self) -> None:
         """Take back `create` when nothing could be saved after it."""

@@ -117,7 +117,9 @@ def test_two_learners_that_share_batches_equal_one_with_all_of_them(tiny: Any):
                         assert float(theirs[name]) == pytest.approx(float(mine[name]), rel=1e-4)
         assert together.num_updates == alone.learner.num_updates == 10
         for name, mine in alone.agent.state_dict().items():
-            torch.testing.assert_close(together.agent.state_dict()[name], mine, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(
+                together.agent.state_dict()[name], mine, rtol=1e-4, atol=1e-6
+            )
 
 
 def test_two_learners_refuse_statistics_that_each_would_keep_for_itself(tiny: Any):

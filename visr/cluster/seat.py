@@ -56,7 +56,7 @@ class Seat:
     def attend(self) -> Any:
         """Fetch what is awaited, now that it is there: an order's result, else None."""
         try:
-            result = ray.get(self.pending)
+            result: Any = ray.get(self.pending)
         except (RayActorError, RayTaskError, ObjectLostError) as error:
             if is_loss(error):  # of the weights it should have acted with: no fault of its own
                 self.pending = None

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import ray
@@ -19,22 +19,31 @@ _SMALLEST_STORE = 128 * 2**20
 """Bytes of the object store of a local session; Ray wants 75 MB."""
 
 
+class Needs(NamedTuple):
+    """What processes ask for, all together."""
+
+    num_cpus: float
+    num_gpus: float = 0.0
+    store_bytes: int = _SMALLEST_STORE
+    """Of the object store."""
+
+
 @contextlib.contextmanager
-def joined(address: str, config: RunConfig) -> Iterator[None]:
+def joined(address: str, needs: Needs) -> Iterator[None]:
     """A session with Ray; one that exists already in this process is used and left as it is.
 
-    `local` starts Ray here, with as many CPUs as the configuration asks for; `auto`, `ray://host:port` and
-    `host:port` name a cluster that runs already.
+    `local` starts Ray here, with as many CPUs as are needed; `auto`, `ray://host:port` and `host:port` name a
+    cluster that runs already.
     """
     if ray.is_initialized():
         yield
         return
     if address == "local":
-        start(math.ceil(num_cpus(config)), store_bytes(config))
+        start(math.ceil(needs.num_cpus), needs.store_bytes)
     else:
         join(address)
     try:
-        _refuse_missing_gpus(config, address)
+        _refuse_missing_gpus(needs, address)
         yield
     finally:
         ray.shutdown()
@@ -42,7 +51,8 @@ def joined(address: str, config: RunConfig) -> Iterator[None]:
 
 def start(num_cpus: int, store_bytes: int = _SMALLEST_STORE) -> None:
     """Ray on this machine, for this process and no longer."""
-    _init(num_cpus=max(num_cpus, 1), include_dashboard=False, object_store_memory=store_bytes)
+    options = {"num_cpus": max(num_cpus, 1), "object_store_memory": store_bytes}
+    _init(address="local", include_dashboard=False, **options)
 
 
 def join(address: str) -> None:
@@ -66,34 +76,28 @@ def _init(**options: Any) -> None:
     ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
 
 
-def num_cpus(config: RunConfig) -> float:
-    """What all processes of a run ask for together."""
+def needs(config: RunConfig) -> Needs:
+    """Of a run: its actors and learners, and room for all unrolls under way or waiting, twice over."""
     training, cluster = config.training, config.cluster
     num_actors = training.num_actor_groups + bool(training.num_rewarded_envs)
-    return num_actors * cluster.cpus_per_actor + cluster.num_learners * cluster.cpus_per_learner
+    cpus = num_actors * cluster.cpus_per_actor + cluster.num_learners * cluster.cpus_per_learner
+    gpus = num_actors * cluster.gpus_per_actor + cluster.num_learners * cluster.gpus_per_learner
+    most = max(2 * training.num_envs, (cluster.max_staleness + 2) * training.batch_size)
+    return Needs(cpus, gpus, max(_SMALLEST_STORE, 2 * most * unroll_bytes(config)))
 
 
-def num_gpus(config: RunConfig) -> float:
-    """GPUs that all processes of a run ask for together."""
-    training, cluster = config.training, config.cluster
-    num_actors = training.num_actor_groups + bool(training.num_rewarded_envs)
-    return num_actors * cluster.gpus_per_actor + cluster.num_learners * cluster.gpus_per_learner
-
-
-def store_bytes(config: RunConfig) -> int:
-    """Room for all unrolls that may be under way or waiting, twice over."""
-    training, cluster = config.training, config.cluster
+def unroll_bytes(config: RunConfig) -> int:
+    """Of the observations of one unroll: nearly all of it."""
     space = envs.make_vec(config, 1).single_observation_space
     of_one = int(np.prod(space.shape or (1,))) * np.dtype(space.dtype or np.int64).itemsize
-    most = max(2 * training.num_envs, (cluster.max_staleness + 2) * training.batch_size)
-    return max(_SMALLEST_STORE, 2 * most * (training.unroll_length + 1) * of_one)
+    return (config.training.unroll_length + 1) * of_one
 
 
-def _refuse_missing_gpus(config: RunConfig, address: str) -> None:
+def _refuse_missing_gpus(needs: Needs, address: str) -> None:
     """A local session gets no further GPUs; a cluster may grow."""
-    wanted, there = num_gpus(config), ray.cluster_resources().get("GPU", 0)
-    if address == "local" and wanted > there:
+    there = ray.cluster_resources().get("GPU", 0)
+    if address == "local" and needs.num_gpus > there:
         raise UserError(
-            f"The actors and learners ask for {wanted:g} GPUs, but this machine has {there:g}; "
+            f"The actors and learners ask for {needs.num_gpus:g} GPUs, but this machine has {there:g}; "
             "lower --gpus-per-learner and --gpus-per-actor, or join a cluster with --cluster auto."
         )

@@ -12,7 +12,7 @@ from visr.commands import options, output
 from visr.config import ATARI, MINATAR
 from visr.errors import UserError
 
-_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0}
+_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0, "cluster": 300.0}
 _GAME = "ALE/Pong-v5"
 _SMALL_GAME = "MinAtar/Breakout-v1"
 _NUM_ENVS = 32
@@ -23,19 +23,22 @@ class Options:
     """Measure the full training loop, and in the same run the bare cost of its networks' products.
 
     `grid` compares with the matrix products; `minatar` with the networks' passes and the games alone; `atari`
-    with the image torsos' passes, the games alone, and the loop in float32 and the default layout.
+    with the image torsos' passes, the games alone, and the loop in float32 and the default layout. `cluster`
+    compares an actor and a learner on Ray with the same loop in one process, on Atari frames and one core.
     """
 
-    what: Annotated[Literal["grid", "minatar", "atari"], tyro.conf.Positional] = "grid"
+    what: Annotated[Literal["grid", "minatar", "atari", "cluster"], tyro.conf.Positional] = "grid"
     """Which loop."""
     preset: str | None = None
-    """Whose networks and batches; by default the preset `grid`, `minatar` or `atari`."""
+    """Whose networks and batches; by default the preset `grid`, `minatar` or (cluster, too) `atari`."""
     seconds: float | None = None
-    """About how long, by default 20 (grid), 30 (minatar) or 300 (atari)."""
+    """About how long, by default 20 (grid), 30 (minatar) or 300 (atari, cluster)."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None
     """Which game, by default ALE/Pong-v5 or MinAtar/Breakout-v1; the grid has none."""
     num_envs: int | None = None
-    """atari only: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
+    """atari, cluster: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
+    simulate: bool = False
+    """cluster only: up to 800 actors of --num-envs games each (by default 1), from measured times."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -46,14 +49,25 @@ def run(args: list[str]) -> int:
     seconds = _SECONDS[chosen.what] if chosen.seconds is None else chosen.seconds
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
+    if chosen.simulate and chosen.what != "cluster":
+        raise UserError(
+            f"--simulate belongs to `visr bench cluster`; leave it out for {chosen.what}."
+        )
     preset = chosen.what if chosen.preset is None else chosen.preset
-    measure = {"grid": _grid, "minatar": _minatar, "atari": _atari}[chosen.what]
+    measure = {"grid": _grid, "minatar": _minatar, "atari": _atari, "cluster": _cluster}[
+        chosen.what
+    ]
     result = measure(chosen, preset, seconds)
     if chosen.json:
         output.emit(result)
         return 0
-    rows = [(name.replace("_", " "), _words(value)) for name, value in result.items()]
+    tables = {name: value for name, value in result.items() if isinstance(value, list)}
+    plain = {name: value for name, value in result.items() if name not in tables}
+    rows = [(name.replace("_", " "), _words(value)) for name, value in plain.items()]
     output.table(f"visr bench {chosen.what}, preset {preset}", rows)
+    for name, lines in tables.items():
+        header = tuple(column.replace("_", " ") for column in lines[0])
+        output.table(name, [tuple(map(_words, line.values())) for line in lines], header)
     return 0
 
 
@@ -91,6 +105,21 @@ def _atari(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
             f"A loop that was being measured ended unexpectedly ({error}); its own words stand above, "
             "and fewer --num-envs need less memory."
         ) from None
+
+
+def _cluster(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    preset, env = "atari" if chosen.preset is None else preset, chosen.env or _GAME
+    if not env.startswith(ATARI):
+        raise UserError(f"env = {env!r} is no Atari game; give one like {_GAME}.")
+    try:
+        from visr.bench import cluster
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise UserError('This needs Ray; install it with `pip install "visr[cluster]"`.') from None
+    if chosen.simulate:
+        return cluster.simulate(preset, env, chosen.num_envs or 1, output.say)
+    return cluster.measure(preset, env, chosen.num_envs or _NUM_ENVS, seconds, output.say)
 
 
 def _words(value: Any) -> str:
