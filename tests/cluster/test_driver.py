@@ -64,7 +64,10 @@ def test_a_killed_driver_leaves_nobody_behind_and_its_run_goes_on(tmp_path: Path
     process.communicate()
     wait_until(lambda: not family(mark))
     process = start(mark, "--resume", str(run.path))
-    output, errors = process.communicate(timeout=240)
+    try:
+        output, errors = process.communicate(timeout=240)
+    finally:
+        process.kill()
     assert (process.returncode, errors) == (0, "")
     assert output.count("\n") == 1
     assert json.loads(output)["num_steps"] == 102_400

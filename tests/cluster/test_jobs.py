@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,17 @@ def work(job: tuple[str, str]) -> int:
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return os.getpid()
+
+
+@pytest.fixture(autouse=True)
+def _work_travels() -> Iterator[None]:
+    """Workers do not know this file, so its function is sent along with the jobs."""
+    from ray import cloudpickle
+
+    here = sys.modules[__name__]
+    cloudpickle.register_pickle_by_value(here)
+    yield
+    cloudpickle.unregister_pickle_by_value(here)
 
 
 def test_every_job_runs_elsewhere_whatever_becomes_of_the_others(tmp_path: Path):

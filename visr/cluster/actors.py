@@ -69,12 +69,12 @@ class Actors:
         """References to await."""
         return [seat.pending for seat in self.seats if seat.pending is not None]
 
-    def begin(self, weights: Weights, room: int) -> None:
-        """Let every free actor act with these weights, as long as there is room for its unrolls."""
-        room -= self.num_acting
+    def begin(self, weights: Weights, wanted: int, room: int) -> None:
+        """Let free actors act with these weights, while unrolls are wanted and there is room for them."""
+        acting = self.num_acting
         for group, seat in enumerate(self.seats):
-            if seat.is_free and self._sizes[group] <= room:
-                room -= self._sizes[group]
+            if seat.is_free and acting < wanted and acting + self._sizes[group] <= room:
+                acting += self._sizes[group]
                 unrolls, report = seat.handle.collect.options(num_returns=2).remote(weights.psi)
                 order = (self._era, Waiting(unrolls, self._sizes[group], weights.version))
                 seat.give(report, order)

@@ -159,7 +159,7 @@ class ClusterLoop:
             self._attend(_TICK)
             yield Round(self.num_steps, self.num_updates, [])
         if len(self._queue) < self._num_unrolls_left():
-            self.actors.begin(self._newest_weights(), _NO_LIMIT)
+            self.actors.begin(self._newest_weights(), _NO_LIMIT, _NO_LIMIT)
             if self.online:
                 self.online.begin(self._newest_weights())
         if len(self._queue) >= self.config.training.batch_size:
@@ -200,8 +200,9 @@ class ClusterLoop:
         fresh = (
             cluster.max_staleness - cluster.publish_every + 2
         ) * self.config.training.batch_size
-        room = min(fresh, self._num_unrolls_left()) - len(self._queue)
-        self.actors.begin(self._newest_weights(), room)
+        waiting = len(self._queue)
+        wanted, room = self._num_unrolls_left() - waiting, fresh - waiting
+        self.actors.begin(self._newest_weights(), wanted, room)
         if self.online and self.online.is_behind(self.num_steps):
             self.online.begin(self._newest_weights())
 
