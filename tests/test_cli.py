@@ -124,7 +124,7 @@ def test_defaults_follow_the_environment_wherever_it_stands_in_the_line(
 
     seen = []
 
-    def start(_path: Any, config: configuration.RunConfig, _observe: Any) -> None:
+    def start(_path: Any, config: configuration.RunConfig, _observe: Any, _cluster: Any) -> None:
         seen.append(config)
         raise UserError("enough")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from visr import pretraining
 from visr.cluster import loop as cluster_loop
 from visr.cluster.loop import ClusterLoop
+from visr.config import GRID
 from visr.errors import UserError
 from visr.run_dir import RunDir, read_rows
 from visr.training import checkpoint
@@ -125,3 +127,16 @@ def test_two_learners_that_share_batches_equal_one_with_all_of_them(tiny: Any):
 def test_two_learners_refuse_statistics_that_each_would_keep_for_itself(tiny: Any):
     with pytest.raises(UserError, match=r"num_learners = 2 does not go with running statistics"):
         ClusterLoop(tiny(env="CartPole-v1", num_learners=2))
+
+
+def test_the_benchmark_compares_ray_with_the_same_loop_in_one_process():
+    from visr.bench import cluster
+
+    said: list[str] = []
+    result = cluster.measure("smoke", GRID, 32, 0.2, said.append)
+    assert result["ratio"] == pytest.approx(
+        result["steps_per_second"] / result["limit_steps_per_second"]
+    )
+    assert result["overhead"] == pytest.approx(1 / result["ratio"] - 1)
+    assert 0 < result["steps_per_second"] < math.inf
+    assert "turns" in said[-1]

@@ -7,6 +7,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from visr import config as configuration
@@ -49,14 +50,20 @@ def measure(preset: str, env: str, num_envs: int, seconds: float, say: Say) -> d
             training.warmed(cluster) as (_, on_ray),
             training.warm(config) as (_, alone),
         ):
-            cluster.vitals()
-            ray_rate, alone_rate = _in_turns(on_ray, alone, seconds, say)
+            on_ray, alone = Turns(on_ray), Turns(alone)
+            deadline = time.perf_counter() + seconds
+            while not alone.seconds or time.perf_counter() < deadline:
+                on_ray.take()
+                alone.take()
             row = cluster.vitals()
+    say(f"{on_ray.rate:,.1f} steps/s on Ray, {alone.rate:,.1f} in one process.")
     return {
-        "steps_per_second": ray_rate,
-        "limit_steps_per_second": alone_rate,
-        "ratio": ray_rate / alone_rate,
-        "overhead": alone_rate / ray_rate - 1,
+        "steps_per_second": on_ray.rate,
+        "limit_steps_per_second": alone.rate,
+        "ratio": on_ray.rate / alone.rate,
+        "overhead": alone.rate / on_ray.rate - 1,
+        "cpu_overhead": on_ray.cpu_per_step / alone.cpu_per_step - 1,
+        "num_steps": alone.steps,
         "max_staleness": row["max_staleness"],
         "unroll_megabytes": session.unroll_bytes(config) * num_envs / 1e6,
         "is_on_one_core": is_pinned,
@@ -66,21 +73,44 @@ def measure(preset: str, env: str, num_envs: int, seconds: float, say: Say) -> d
     }
 
 
-def _in_turns(
-    first: Callable[[], int], second: Callable[[], int], seconds: float, say: Say
-) -> tuple[float, float]:
-    """Steps per second of two jobs that take turns, so that a noisy machine slows them alike."""
-    steps, spent = [0, 0], [0.0, 0.0]
-    deadline, num_turns = time.perf_counter() + seconds, 0
-    while not num_turns or time.perf_counter() < deadline:
-        for index, job in enumerate((first, second)):
-            start = time.perf_counter()
-            steps[index] += job()
-            spent[index] += time.perf_counter() - start
-        num_turns += 1
-    rates = steps[0] / spent[0], steps[1] / spent[1]
-    say(f"{num_turns} turns: {rates[0]:,.1f} steps/s on Ray, {rates[1]:,.1f} in one process.")
-    return rates
+class Turns:
+    """A job that takes turns with another, so that a noisy machine slows both alike; time and CPU time."""
+
+    def __init__(self, job: Callable[[], int]) -> None:
+        self._job = job
+        self.steps, self.seconds, self._cpu = 0, 0.0, 0.0
+
+    def take(self) -> None:
+        """One turn: so many steps, here and in every process begun from here."""
+        start, cpu = time.perf_counter(), cpu_seconds()
+        self.steps += self._job()
+        self.seconds += time.perf_counter() - start
+        self._cpu += cpu_seconds() - cpu
+
+    @property
+    def rate(self) -> float:
+        """Steps per second."""
+        return self.steps / self.seconds
+
+    @property
+    def cpu_per_step(self) -> float:
+        """CPU seconds; other people's processes do not count."""
+        return self._cpu / self.steps
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and all its descendants so far; without /proc, of this process alone."""
+    parents, seconds = {}, {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError, ValueError):  # it has just gone
+            words = stat.read_text().rpartition(")")[2].split()
+            pid = int(stat.parent.name)
+            parents[pid] = int(words[1])
+            seconds[pid] = (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    ours = {os.getpid()}
+    while more := {pid for pid, parent in parents.items() if parent in ours} - ours:
+        ours |= more
+    return sum(seconds.get(pid, 0.0) for pid in ours - {os.getpid()}) + time.process_time()
 
 
 @contextlib.contextmanager
@@ -144,21 +174,27 @@ def _measured(config: RunConfig, say: Say) -> Times:
         learner.prepare(None)
         psi, _ = learner.publish()
         actor.collect(psi)
-        played = [actor.collect(psi) for _ in range(-(-batch_size // size))]
+        played = [_timed(lambda: actor.collect(psi)[0]) for _ in range(-(-batch_size // size))]
         unrolls = [unroll for unroll, _ in played]
         learner.learn(*unrolls)
-        learnt = [learner.learn(*unrolls)[2] for _ in range(3)]
+        learnt = [_timed(lambda: learner.learn(*unrolls)[2]["metrics"]) for _ in range(3)]
     num_bytes = sum(field.nbytes for field in unrolls[0])
     say("Timing Ray's orders, and transfers between two nodes on this machine.")
     with probe.nodes(0, 1):
         order, transfer = probe.order_seconds(), probe.transfer_seconds(num_bytes)
-    per_update = [report["learnt"] / len(report["metrics"]) for report in learnt]
+    per_update = [seconds / len(metrics) for metrics, seconds in learnt]
     return Times(
-        act=tuple(report["acted"] for _, report in played),
+        act=tuple(seconds for _, seconds in played),
         transfer=transfer + num_bytes / _LINK,
         learn=statistics.median(per_update),
         order=order,
     )
+
+
+def _timed(job: Callable[[], Any]) -> tuple[Any, float]:
+    """What a job gives, and its CPU time: what it takes on a core of its own, however busy this one is."""
+    start = time.process_time()
+    return job(), time.process_time() - start
 
 
 def _sized(times: Times, speedup: int, sizes: dict[str, int]) -> dict[str, float]:

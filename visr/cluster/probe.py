@@ -36,7 +36,7 @@ def nodes(*cpus: int) -> Iterator[Cluster]:
     try:
         for number in cpus[1:]:
             cluster.add_node(num_cpus=number, object_store_memory=_STORE)
-        session.join(cluster.address)
+        session.join(str(cluster.address))
         yield cluster
     finally:
         ray.shutdown()

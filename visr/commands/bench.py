@@ -53,7 +53,8 @@ def run(args: list[str]) -> int:
         raise UserError(
             f"--simulate belongs to `visr bench cluster`; leave it out for {chosen.what}."
         )
-    preset = chosen.what if chosen.preset is None else chosen.preset
+    usual = "atari" if chosen.what == "cluster" else chosen.what
+    preset = usual if chosen.preset is None else chosen.preset
     measure = {"grid": _grid, "minatar": _minatar, "atari": _atari, "cluster": _cluster}[
         chosen.what
     ]
@@ -108,7 +109,7 @@ def _atari(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
 
 
 def _cluster(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
-    preset, env = "atari" if chosen.preset is None else preset, chosen.env or _GAME
+    env = _GAME if chosen.env is None else chosen.env
     if not env.startswith(ATARI):
         raise UserError(f"env = {env!r} is no Atari game; give one like {_GAME}.")
     try:
@@ -117,9 +118,11 @@ def _cluster(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
         if error.name != "ray":
             raise
         raise UserError('This needs Ray; install it with `pip install "visr[cluster]"`.') from None
+    usual = 1 if chosen.simulate else _NUM_ENVS
+    num_envs = usual if chosen.num_envs is None else chosen.num_envs
     if chosen.simulate:
-        return cluster.simulate(preset, env, chosen.num_envs or 1, output.say)
-    return cluster.measure(preset, env, chosen.num_envs or _NUM_ENVS, seconds, output.say)
+        return cluster.simulate(preset, env, num_envs, output.say)
+    return cluster.measure(preset, env, num_envs, seconds, output.say)
 
 
 def _words(value: Any) -> str:
