@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test browser lint format bench model clean
+.PHONY: help setup demo test browser lint format bench model soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one, for example: make setup PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up .venv (a few minutes the first time) ..."
 	@"$(PYTHON)" -m venv $(CLEAR) .venv
-	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,explorer,export,minatar,video]"
+	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,explorer,export,minatar,video]"
 	@pwd -P > $@
 
 demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of it set-up)
@@ -59,6 +59,9 @@ bench: $(STAMP) ## measure training speed on the grid world against the limit of
 
 model: $(STAMP) ## pack a run as a model of the package: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
 	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --preset "$(PRESET)" --about "$(ABOUT)" --precision "$(or $(PRECISION),float32)"
+
+soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while its processes are killed
+	$(BIN)/python experiments/cluster_soak.py --json runs/soak.json
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

@@ -51,10 +51,13 @@ def pretrain(
     *,
     preset: str | None = None,
     out: str | Path | None = None,
+    cluster: str | None = None,
     observe: pretraining.Observer | None = None,
     **fields: Any,
 ) -> Run:
     """Pre-train without rewards and return the run; `fields` are any of the configuration's.
+
+    `cluster` trains on Ray: "local" starts it here, "auto" or "ray://host:port" joins one that runs.
 
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
@@ -62,12 +65,17 @@ def pretrain(
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
     envs.trust(env)
-    return Run(pretraining.start(path, config, observe))
+    return Run(pretraining.start(path, config, observe, cluster))
 
 
-def resume(path: str | Path, *, observe: pretraining.Observer | None = None) -> Run:
+def resume(
+    path: str | Path,
+    *,
+    cluster: str | None = None,
+    observe: pretraining.Observer | None = None,
+) -> Run:
     """Go on with a run that was stopped or killed, to the end it would have had."""
-    return Run(pretraining.resume(path, observe=observe))
+    return Run(pretraining.resume(path, observe=observe, cluster=cluster))
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
