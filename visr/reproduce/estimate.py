@@ -34,7 +34,7 @@ def estimate(plan: Plan, ledger: Ledger) -> Estimate:
     """Steps left divided by steps per second, agent by agent."""
     left = [job for job in plan.jobs if _state(ledger, job) != "done"]
     deadline, rates, sources = time.monotonic() + _BUDGET, {}, {}
-    for job in {job.agent: job for job in left}.values():
+    for job in {job.agent: job for job in reversed(left)}.values():  # the first of each
         if rate := _recorded(plan, ledger, job.agent):
             rates[job.agent], sources[job.agent] = rate, "recorded"
         elif time.monotonic() < deadline and (rate := _measured(job)):

@@ -79,10 +79,11 @@ class Job:
 
     @property
     def num_steps(self) -> int:
-        """Of the environment, as far as they can be known before."""
-        return (
-            self.config.training.num_steps if self.phase == "train" else self.counts.rewarded_steps
-        )
+        """Of the environment, as far as they can be known before; agents that do not adapt meet no rewards."""
+        if self.phase == "train":
+            return self.config.training.num_steps
+        adapts = self.config.agent.algorithm in ("visr", "diayn")
+        return self.counts.rewarded_steps if adapts else 0
 
     @property
     def config_hash(self) -> str:
