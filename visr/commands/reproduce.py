@@ -68,8 +68,15 @@ def run(args: list[str]) -> int:
     with locked(out) as lock, _stops_like_ctrl_c():
         ledger = Ledger(out)
         ledger.adopt(wanted)
-        with progress(wanted, ledger) as observe:
-            Runner(wanted, ledger, lock, chosen.jobs).run(observe)
+        try:
+            with progress(wanted, ledger) as observe:
+                Runner(wanted, ledger, lock, chosen.jobs).run(observe)
+        except KeyboardInterrupt:
+            done = sum(ledger.state(job) == "done" for job in wanted.jobs)
+            output.say(
+                f"visr: Stopped; {done} of {len(wanted.jobs)} jobs are done. The same command goes on."
+            )
+            return 128 + signal.SIGINT
     return _show_result(wanted, ledger, chosen)
 
 

@@ -125,7 +125,8 @@ class Runner:
                 attempt.process.kill()
                 attempt.process.wait()
             _let_go(attempt.process)
-            self._ledger.change(attempt.job, state="pending")
+            seconds = self._ledger.rows[attempt.job.id].seconds + time.time() - attempt.began
+            self._ledger.change(attempt.job, state="pending", seconds=round(seconds, 1))
 
 
 def order(job: Job, out: Path) -> dict[str, Any]:
