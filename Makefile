@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo test lint format bench model clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ format: $(STAMP) ## rewrite the code in the house style
 
 bench: $(STAMP) ## measure training speed on the grid world against the limit of its matrix products
 	$(BIN)/visr bench grid
+
+model: $(STAMP) ## pack a run as a model of the package: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
+	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --preset "$(PRESET)" --about "$(ABOUT)" --precision "$(or $(PRECISION),float32)"
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

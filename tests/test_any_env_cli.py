@@ -150,6 +150,15 @@ def test_people_see_a_table_and_what_to_trust(pole: Path):
     assert f"visr evaluate {pole} abs-angle-0-05\n" in answer.err
 
 
+def test_trials_say_how_often_each_method_plays(pole: Path):
+    reward = ("--reward", "env", "--episodes", "3")
+    answer = visr("infer", pole, *reward, "--evaluate", "--trials", "2", "--json").json
+    assert {len(method["scores"]) for method in answer["methods"].values()} == {2}
+    refused = visr("infer", pole, *reward, "--trials", "2")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "--evaluate" in refused.err
+
+
 def test_a_dataset_becomes_a_task(pole: Path, tmp_path: Path):
     random = np.random.default_rng(0)
     seen = random.normal(size=(300, 4)).astype(np.float32)

@@ -22,17 +22,34 @@ MAY_IMPORT: dict[str, set[str]] = {
     "networks": {"errors", "ops", "types"},
     "agents": {"config", "networks", "ops", "types"},
     "games": set(),
+    "published": {"games"},
+    "statistics": set(),
     "envs": {"config", "errors", "games"},
     "training": {"agents", "config", "envs", "errors", "networks", "ops", "run_dir", "types"},
     "tasks": {"agents", "config", "envs", "errors", "games", "ops", "run_dir"},
-    "report": {"config", "errors", "games", "run_dir", "tasks"},
+    "report": {"config", "errors", "games", "published", "run_dir", "statistics", "tasks"},
     "presets": {"config", "errors"},
     "baselines": {"config", "envs", "errors", "networks", "ops", "run_dir", "tasks"},
-    "pretraining": {"baselines", "agents", "config", "errors", "run_dir", "tasks", "training"},
+    "pretraining": {"agents", "baselines", "config", "errors", "run_dir", "tasks", "training"},
+    "finetuning": {
+        *("agents", "config", "envs", "errors", "pretraining", "run_dir", "tasks", "training"),
+    },
+    "models": {"config", "errors", "run_dir"},
     "policy": {"agents", "envs", "errors", "tasks"},
     "exporting": {"agents", "errors", "networks", "run_dir", "tasks"},
     "api": {
-        *("agents", "config", "envs", "errors", "exporting", "ops", "policy", "presets"),
+        *(
+            "agents",
+            "config",
+            "envs",
+            "errors",
+            "exporting",
+            "finetuning",
+            "models",
+            "ops",
+            "policy",
+        ),
+        "presets",
         *("pretraining", "run_dir", "tasks", "training", "types"),
     },
     "bench": {
@@ -40,9 +57,11 @@ MAY_IMPORT: dict[str, set[str]] = {
             "agents",
             "config",
             "envs",
+            "games",
             "ops",
             "presets",
             "pretraining",
+            "report",
             "run_dir",
             "training",
             "types",
@@ -63,25 +82,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "training",
     },
     "commands": {
-        *(
-            "api",
-            "baselines",
-            "bench",
-            "config",
-            "envs",
-            "errors",
-            "presets",
-            "pretraining",
-            "report",
-        ),
-        *("reproduce", "run_dir", "tasks"),
+        *("api", "baselines", "bench", "config", "envs", "errors", "finetuning", "models"),
+        *("presets", "pretraining", "report", "reproduce", "run_dir", "tasks"),
     },
     "cli": {"commands", "errors"},
     "__init__": {"api", "errors"},
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
-LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "presets", "cli"}
+LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "models", "presets", "cli"}
 
 
 def room_of(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from visr import config as configuration
-from visr import envs, exporting, policy, presets, pretraining
+from visr import envs, exporting, finetuning, models, policy, presets, pretraining
 from visr.agents import roster
 from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
@@ -20,7 +21,7 @@ from visr.config import BASELINES, GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.policy import Policy
-from visr.run_dir import RunDir
+from visr.run_dir import RunDir, slug
 from visr.tasks import (
     exact,
     families,
@@ -38,6 +39,7 @@ from visr.tasks.recording import RewardFunction
 from visr.tasks.task import Task
 from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
+from visr.training.learner import within
 
 ENV_REWARD = "env"
 """The reward that the environment itself gives."""
@@ -58,6 +60,7 @@ def pretrain(
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
+    envs.trust(env)
     return Run(pretraining.start(path, config, observe))
 
 
@@ -67,13 +70,19 @@ def resume(path: str | Path, *, observe: pretraining.Observer | None = None) -> 
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
-    """A finished run, or one still in training as of its newest checkpoint."""
+    """A finished run, one still in training as of its newest checkpoint, or a model: `pretrained:NAME`.
+
+    What is inferred or recorded with a model is written under runs/pretrained-NAME.
+    """
+    if models.is_model(path):
+        card = models.card(str(path))
+        return Run(RunDir(Path("runs") / f"pretrained-{card.name}"), device, card)
     return Run(RunDir.open(path), device)
 
 
 def default_path(config: RunConfig) -> Path:
     """A place under runs/ that is still free."""
-    stem = config.env.replace("/", "-").lower()
+    stem = re.sub(r"\W+", "-", config.env).lower()
     candidates = (Path("runs") / f"{stem}-{number}" for number in range(1, 1_000_000))
     return next(path for path in candidates if not path.exists())
 
@@ -81,9 +90,11 @@ def default_path(config: RunConfig) -> Path:
 class Run:
     """A pre-trained agent: say what you want, get a policy."""
 
-    def __init__(self, run_dir: RunDir, device: str = "auto") -> None:
-        self.directory = run_dir
-        self.config = run_dir.config()
+    def __init__(
+        self, run_dir: RunDir, device: str = "auto", model: models.Card | None = None
+    ) -> None:
+        self.directory, self.model = run_dir, model
+        self.config = run_dir.config() if model is None else model.config
         if self.config.agent.algorithm in BASELINES:
             raise UserError(
                 f"{run_dir.path} holds a {self.config.agent.algorithm} agent of Stable-Baselines3; "
@@ -91,11 +102,9 @@ class Run:
             )
         self._dialect = envs.dialect(self.config)
         spec = spec_of(envs.make_vec(self.config, num_envs=1))
-        newest = checkpoint.newest(run_dir)
-        self.num_steps = int(newest.stem)
-        """The age of the weights: steps of reward-free training."""
         agent = roster.new(self.config.agent, spec).requires_grad_(False)
-        checkpoint.restore_agent(agent, newest)
+        self.num_steps = _restore(agent, run_dir, model)
+        """The age of the weights: steps of reward-free training."""
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
         self.world = GridWorld.from_config(self.config.grid) if self.config.env == GRID else None
@@ -112,7 +121,7 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """Where the run lives."""
+        """Where the run lives; for a model, where what is made with it goes."""
         return self.directory.path
 
     def infer(
@@ -125,7 +134,7 @@ class Run:
         """The task that a reward describes; no weight changes.
 
         On the grid: an array over cells, or one of the command line's forms ("boxes:7", "goal:2,3",
-        "row > 5"); `fields` are `centred` and `ridge`, where they shall differ from the run's.
+        "row > 5"); `fields` are `centred`, `ridge` and `whitened`, where they shall differ from the run's.
         Anywhere: "env", the environment's own reward, met for 50 episodes or 100,000 steps; a function of
         (observations, actions, next observations) or an expression over observation fields, judged on
         the recorded sample; an .npz file of observations and rewards. `method` is one of `compare`'s,
@@ -151,8 +160,9 @@ class Run:
 
     def _inferring(self, fields: dict[str, Any]) -> RunConfig:
         if unknown := set(fields) - set(vars(self.config.inference)):
+            odd = ", ".join(sorted(unknown))
             raise UserError(
-                f"infer takes centred, ridge and clip_rewards, but not {', '.join(sorted(unknown))}."
+                f"infer takes centred, ridge, whitened and clip_rewards, but not {odd}."
             )
         return configuration.replace(self.config, **fields)
 
@@ -208,11 +218,18 @@ class Run:
         *,
         num_episodes: int = protocol.NUM_EPISODES,
         num_steps: int = protocol.NUM_STEPS,
+        rounds: int = 1,
         seed: int = 0,
     ) -> protocol.Rewarded:
-        """Play with a uniform task per episode and see the environment's rewards."""
+        """See the environment's rewards: a uniform task per episode, or after the first of several rounds
+        a draw from the posterior over w."""
         return protocol.meet_rewards(
-            self.agent, self.config, num_episodes=num_episodes, num_steps=num_steps, seed=seed
+            self.agent,
+            self.config,
+            num_episodes=num_episodes,
+            num_steps=num_steps,
+            rounds=rounds,
+            seed=seed,
         )
 
     def try_task(
@@ -240,6 +257,29 @@ class Run:
     def phase_two(self, **fields: Any) -> phase_two.PhaseTwo:
         """The paper's second phase: rewards for a little while, regression and search, 30 episodes each."""
         return phase_two.run(self.agent, self.config, **fields)
+
+    def finetune(
+        self,
+        task: Task,
+        *,
+        name: str | None = None,
+        out: str | Path | None = None,
+        observe: pretraining.Observer | None = None,
+        **settings: Any,
+    ) -> Run:
+        """RL on the true reward from psi read out at w: a run of its own, whose task is `task`.
+
+        `settings` are `FinetuneConfig`'s: num_steps, from_scratch, learning_rate, ... The reward is the
+        environment's; on the grid, the task's. `run.directory.finetuned` holds the worth before and after.
+
+        >>> better = run.finetune(task, num_steps=100_000)
+        """
+        chosen = configuration.finetune_settings(settings)
+        stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
+        path = self.directory.finetuned_run(stem) if out is None else Path(out)
+        saved = [Task.load(file) for file in self.directory.task_files()]
+        arguments = (path, self.config, self.visr, self._checked(task), saved, chosen)
+        return Run(finetuning.start(*arguments, observe))
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; observations come as networks take them."""
@@ -306,6 +346,21 @@ class Run:
                 f"{size}; infer it with this run."
             )
         return task
+
+
+def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) -> int:
+    """Weights from a run's newest checkpoint or a model; returns their age in steps."""
+    if model is None:
+        newest = checkpoint.newest(run_dir)
+        checkpoint.restore_agent(agent, newest)
+        return int(newest.stem)
+    tensors = models.weights(model.name)
+    assert isinstance(agent, Visr)  # as `models.pack` saw to
+    with checkpoint.fitting(models.PLACE / f"{model.name}.safetensors"):
+        agent.phi.load_state_dict(within(tensors, "phi."))
+        agent.psi.load_state_dict(within(tensors, "psi."))
+        agent.refresh_target()
+    return model.num_steps
 
 
 def is_general(reward: Any) -> bool:

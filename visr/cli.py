@@ -12,15 +12,16 @@ from visr.errors import UserError
 _VERBS = {
     "pretrain": "learn without rewards in an environment",
     "infer": "turn a reward into a task for a pre-trained run",
+    "finetune": "reinforcement learning on the true reward, from a pre-trained psi",
     "evaluate": "measure what a task's policy is worth: exactly on the grid, by episodes elsewhere",
     "play": "watch a task or a skill, or film it",
     "task": "list, mix and compare tasks",
     "export": "write a task's policy as an ONNX file",
-    "report": "draw a run: figures and one HTML page",
     "reproduce": "run the paper's experiments from a ledger: grid, minatar or atari",
+    "report": "draw a run, or tabulate many: figures and one HTML page",
     "bench": "measure speed against the bare cost of the matrix products",
     "doctor": "say whether an environment fits",
-    "list": "name environments, presets, rewards",
+    "list": "name environments, presets, rewards, models",
 }
 
 

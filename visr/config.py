@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import re
 import typing
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -97,12 +98,30 @@ class AgentConfig:
     """phi learns to infer w, or stays as initialised (the paper's RF VISR)."""
     cumulant: Literal["next", "current"] = "next"
     """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
+    objective: Literal["visr", "metra", "inverse", "laplacian"] = "visr"
+    """What phi learns: to infer w, temporal distance, which action was taken, slow features."""
+    bonus: Literal["none", "rnd", "particles", "forward"] = "none"
+    """Curiosity b, summed by psi as phi + b w: distillation, nearest neighbours in phi, forward model."""
+    bonus_scale: float = 0.1
+    """The bonus's mean per step; phi . w lies between -1 and 1."""
+    bonus_num_steps: int = 0
+    """Steps over which the bonus falls linearly to zero; 0: it stays."""
+    bonus_neighbours: int = 5
+    """With `particles`: how many nearest neighbours are asked."""
+    task_distribution: Literal["uniform", "visited"] = "uniform"
+    """psi learns the tasks pursued, or partly tasks that reward states just visited (see `task_mix`)."""
+    task_mix: float = 0.5
+    """With `visited`: the share of unrolls that psi learns under such a task."""
+    value_weight: float = 0.0
+    """Extra weight of psi's error along w, the one of d directions that w's own policy reads."""
     torso: Literal["auto", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
     """What reads observations; `auto` is IMPALA's residual network for images, an MLP for the rest."""
     core: Literal["auto", "lstm", "none"] = "auto"
     """psi's memory: `auto` is an LSTM of 256 behind an image torso, none behind an MLP. phi never has one."""
     hidden_sizes: tuple[int, ...] = (100, 100)
     """Hidden layers of phi and of psi where the torso is an MLP."""
+    head_size: int = 256
+    """Units of psi's MLP per cumulant, behind an image torso or an LSTM."""
     normalise_observations: bool = True
     """Bring vectors of observations to mean 0 and deviation 1, by running statistics."""
     centred_features: bool = False
@@ -208,6 +227,8 @@ class InferenceConfig:
     """Take the means out of phi and r first, so that a constant offset of the reward is no part of w."""
     ridge: float = 0.0
     """Ridge penalty, relative to the mean of phi's second moments; 0 is plain least squares, the paper's."""
+    whitened: bool = False
+    """Make the features uncorrelated and alike in size first, and take the coefficients there as w."""
     clip_rewards: bool = True
     """Fit an environment's rewards clipped to [-1, 1], as the paper did; scores are never clipped."""
     recorded_steps: int = 100_000
@@ -229,6 +250,42 @@ class RunConfig:
     inference: InferenceConfig = field(default_factory=InferenceConfig)
 
 
+@dataclass(frozen=True)
+class FinetuneConfig:
+    """`visr finetune`: RL on the true reward, from a pre-trained psi or from scratch."""
+
+    num_steps: int = 100_000
+    """Rewarded steps in all."""
+    from_scratch: bool = False
+    """Begin with fresh weights instead of the run's: the same learner without pre-training."""
+    num_envs: int = 8
+    """Environments that act side by side."""
+    unroll_length: int = 20
+    """Steps per unroll."""
+    batch_size: int = 8
+    """Unrolls per update, drawn from all that are remembered."""
+    updates_per_round: int = 16
+    """Updates after every unroll of all environments."""
+    replay_steps: int = 100_000
+    """Steps that are remembered."""
+    n_step: int = 3
+    """Length of the n-step return."""
+    learning_rate: float = 2.5e-4
+    """Adam's step size."""
+    target_period: int = 200
+    """Updates between copies into the target network."""
+    epsilon: float = 0.05
+    """Probability of a random action."""
+    gpi_steps: int = 10_000
+    """Steps at first that act by GPI over w and the run's saved tasks, with psi as pre-trained."""
+    exploration_steps: int = 10_000
+    """From scratch: steps over which epsilon falls from 1."""
+    checkpoint_every: int = 20_000
+    """Steps between checkpoints; the last two are kept."""
+    seed: int = 0
+    """Decides all random draws."""
+
+
 SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference")
 
 _AT_LEAST: dict[str, float] = {
@@ -241,6 +298,7 @@ _AT_LEAST: dict[str, float] = {
     "max_game_steps": 1,
     "discretise": 0,
     "num_features": 2,
+    "head_size": 1,
     "gpi_samples": 1,
     "gpi_kappa": 0,
     "n_step": 1,
@@ -248,6 +306,10 @@ _AT_LEAST: dict[str, float] = {
     "phi_num_steps": 0,
     "num_skills": 2,
     "curiosity_size": 1,
+    "bonus_scale": 0,
+    "value_weight": 0,
+    "bonus_num_steps": 0,
+    "bonus_neighbours": 1,
     "num_steps": 1,
     "num_envs": 1,
     "unroll_length": 1,
@@ -264,6 +326,10 @@ _AT_LEAST: dict[str, float] = {
     "evaluate_every": 1,
     "ridge": 0,
     "recorded_steps": 0,
+    "updates_per_round": 1,
+    "replay_steps": 1,
+    "gpi_steps": 0,
+    "exploration_steps": 0,
 }
 _POSITIVE = (
     "constant_reward",
@@ -271,12 +337,15 @@ _POSITIVE = (
     "psi_adam_epsilon",
     "phi_learning_rate",
     "phi_adam_epsilon",
+    "learning_rate",
 )
-_FRACTIONS = ("epsilon", "gamma", "sticky_actions", "repeat_probability")
+_FRACTIONS = ("epsilon", "gamma", "task_mix", "sticky_actions", "repeat_probability")
+_ENV = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[^:\s]+", re.ASCII)
 _LARGEST = 2**63 - 1
 """Of any whole number: what 64 bits hold."""
 _SIZES = (
-    *("height", "width", "num_features", "gpi_samples", "num_envs", "unroll_length", "batch_size"),
+    *("height", "width", "num_features", "head_size", "gpi_samples", "num_envs", "batch_size"),
+    *("unroll_length", "bonus_neighbours"),
     *("num_processes", "num_actor_groups", "frame_skip", "noop_max", "micro_batch", "num_threads"),
     *("num_rewarded_envs", "rewarded_window", "num_skills", "curiosity_size"),
 )
@@ -325,6 +394,7 @@ def validated(config: RunConfig) -> RunConfig:
             f"micro_batch = {training.micro_batch} does not go with centred_features, which needs the mean "
             "of the whole batch; use --micro-batch 0."
         )
+    _check_objective(config.agent)
     if training.num_rewarded_envs >= training.num_envs:
         raise UserError(
             f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
@@ -336,6 +406,30 @@ def validated(config: RunConfig) -> RunConfig:
             f"{left}; every group needs an environment, so give at most that many groups."
         )
     return config
+
+
+def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
+    """Settings of fine-tuning with these fields changed, or a UserError that names the first misfit."""
+    names = {f.name for f in dataclasses.fields(FinetuneConfig)}
+    for name in fields:
+        if name not in names:
+            raise UserError(_unknown_field(name, names, "finetune"))
+    settings, hints = FinetuneConfig(**fields), _type_hints(FinetuneConfig)
+    for name in names:
+        _check(name, getattr(settings, name), hints[name])
+    return settings
+
+
+def _check_objective(agent: AgentConfig) -> None:
+    if agent.objective != "visr" and agent.features == "random":
+        raise UserError(
+            f"objective = {agent.objective!r} trains phi and features = 'random' forbids it; leave out one."
+        )
+    if agent.objective == "metra" and agent.cumulant == "current":
+        raise UserError(
+            "cumulant = 'current' does not go with objective = 'metra', whose cumulant is the difference "
+            "of two states; leave it out."
+        )
 
 
 def trainable(config: RunConfig) -> RunConfig:
@@ -403,10 +497,10 @@ def _type_hints(kind: type) -> dict[str, Any]:
 
 
 def _check_env(env: Any) -> None:
-    """Gymnasium would import what stands before a colon, and a run may come from a stranger."""
-    if not isinstance(env, str) or ":" in env:
+    """An id, perhaps behind the module that registers it; nothing is imported here."""
+    if not isinstance(env, str) or not _ENV.fullmatch(env):
         raise UserError(
-            f"env = {env!r} must be an environment's plain id without a module to import; "
+            f"env = {env!r} must be an environment's id, or module:id for one of your own; "
             "`visr list envs` names some."
         )
 
@@ -452,7 +546,7 @@ def _check_number(name: str, value: Any, hint: type) -> None:
         raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")
 
 
-def _unknown_field(name: str, known: Iterable[str]) -> str:
+def _unknown_field(name: str, known: Iterable[str], verb: str = "pretrain") -> str:
     near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean `{near[0]}`?" if near else "`visr pretrain --help` lists the fields."
+    hint = f"did you mean `{near[0]}`?" if near else f"`visr {verb} --help` lists the fields."
     return f"There is no field `{name}`; {hint}"

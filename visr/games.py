@@ -46,6 +46,37 @@ def all_games() -> tuple[Game, ...]:
     )
 
 
+@dataclass(frozen=True)
+class Subset:
+    """Games that a published table speaks of together."""
+
+    key: str
+    """As in `data/paper_table.csv`."""
+    title: str
+    source: str
+    games: tuple[Game, ...]
+    note: str = ""
+    """What to know before comparing."""
+
+
+@functools.cache
+def subsets() -> tuple[Subset, ...]:
+    """The paper's three sets of games, in its order."""
+    every = all_games()
+    rebuilt = (
+        "The list of 47 games was never published; this one is a reconstruction: the 49 games of "
+        "Mnih et al. (2015) without Hero and Video Pinball."
+    )
+    return (
+        Subset("26_kaiser", "26 games", "Kaiser et al., 2019", tuple(g for g in every if g.in_26)),
+        Subset(
+            "47_burda", "47 games (reconstructed)", "Burda et al., 2018",
+            tuple(g for g in every if g.in_47), rebuilt,
+        ),
+        Subset("57_full", "57 games", "all of them", every),
+    )  # fmt: skip
+
+
 def by_id(id: str) -> Game | None:
     """The game of that id, if it is one of the 57."""
     return next((game for game in all_games() if game.id == id), None)

@@ -11,6 +11,10 @@ recorded.safetensors            a reward-free sample with its features, where ob
 job.json                        which agent of which plan it is, if `visr reproduce` made it
 phase_two.json                  what the rewarded phase came to: raw scores of whole episodes
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
+finetuned/NAME/                 runs of their own: a psi trained further on a task's reward, with
+    finetune.json               how, and for which task
+    replay/STEPS.safetensors    the rewarded steps, in pieces from checkpoint to checkpoint
+    finetuned.json              what it was worth before and after
 report/, tensorboard/           for people
 """
 
@@ -22,6 +26,7 @@ import errno
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,6 +54,9 @@ class RunDir:
         self.job = self.path / "job.json"
         self.portrait = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"
+        self.finetune = self.path / "finetune.json"
+        self.finetuned = self.path / "finetuned.json"
+        self.replay = self.path / "replay"
         self.report = self.path / "report"
         self.tensorboard = self.path / "tensorboard"
         self._checkpoints = self.path / "checkpoints"
@@ -132,6 +140,18 @@ class RunDir:
         rows = read_rows(path)
         return rows[-1] if rows else {}
 
+    def replay_piece(self, num_steps: int) -> Path:
+        """Where the rewarded steps up to that age live, from the checkpoint before."""
+        return self.replay / f"{num_steps:012d}.safetensors"
+
+    def replay_pieces(self) -> list[Path]:
+        """In order of age."""
+        return sorted(p for p in self.replay.glob("*.safetensors") if p.stem.isdecimal())
+
+    def finetuned_run(self, name: str) -> Path:
+        """Where fine-tuning under that name lives."""
+        return self.path / "finetuned" / name
+
     def task(self, name: str) -> Path:
         """Where the task of that name lives."""
         return self.tasks / f"{name}.json"
@@ -146,6 +166,12 @@ class RunDir:
 def _is_empty_directory(path: Path) -> bool:
     """Whether a run can begin here; what a killed process left half-written does not count."""
     return path.is_dir() and all(p.name.endswith(".partial") for p in path.iterdir())
+
+
+def slug(text: str) -> str:
+    """A file name made of a reward's words."""
+    words = Path(text).stem if text.lower().endswith((".npy", ".csv")) else text
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:60] or "task"
 
 
 def evaluation_of(task_file: Path) -> Path:
@@ -232,8 +258,7 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
 
 def read_rows(path: Path) -> list[dict[str, float]]:
     """A CSV file of numbers; a missing file has no rows, a half-written last line is left out."""
-    whole = [line for line in _lines(path) if line.endswith("\n")]
-    reader = csv.DictReader(io.StringIO("".join(whole)))
+    reader = csv.DictReader(io.StringIO("".join(whole_lines(path))))
     try:
         return [{k: float(v) for k, v in row.items()} for row in reader]
     except (TypeError, ValueError, AttributeError, csv.Error):
@@ -246,7 +271,7 @@ def forget_rows_after(path: Path, num_steps: int) -> None:
     """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
     if not path.exists():
         return
-    header, *rows = [line for line in _lines(path) if line.endswith("\n")] or [""]
+    header, *rows = whole_lines(path) or [""]
     try:
         kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
     except ValueError:
@@ -256,9 +281,10 @@ def forget_rows_after(path: Path, num_steps: int) -> None:
     write_bytes(path, "".join([header, *kept]).encode())
 
 
-def _lines(path: Path) -> list[str]:
-    """The lines of a text file with their ends; none of a missing one."""
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a text file with their ends, but a half-written last one; none of a missing file."""
     with reading(path):
         if not path.exists():
             return []
-        return path.read_bytes().decode("utf-8").splitlines(keepends=True)
+        lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n")]

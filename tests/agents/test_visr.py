@@ -37,23 +37,6 @@ def new_agent(**fields: Any) -> Visr:
     return Visr(agent_config(**fields), SPEC)
 
 
-@pytest.fixture
-def unroll() -> Unroll:
-    torch.manual_seed(1)
-    length, batch = 6, 4
-    return Unroll(
-        observation=torch.randint(9, (length + 1, batch)),
-        action=torch.randint(4, (length, batch)),
-        reward=torch.randn(length, batch),
-        terminated=torch.zeros(length, batch, dtype=torch.bool),
-        truncated=torch.zeros(length, batch, dtype=torch.bool),
-        is_reset=torch.zeros(length, batch, dtype=torch.bool),
-        w=sphere.uniform(batch, d=5),
-        previous_action=torch.full((batch,), -1),
-        memory=torch.empty(batch, 0),
-    )
-
-
 def parameters_after_an_update(agent: Visr, unroll: Unroll) -> dict[str, Tensor]:
     agent = copy.deepcopy(agent)
     Learner(agent, total_updates=10).update(unroll)

@@ -197,7 +197,7 @@ def test_an_environment_that_breaks_is_a_sentence_and_no_traceback(
         (("CartPol-v1",), "CartPole-v1"),
         (("CartPole-v1", "--steps", "0"), "steps = 0"),
         (("CartPole-v1", "--seed", "-1"), "seed = -1"),
-        (("some.module:CartPole-v1",), "plain id"),
+        (("no.such.module:CartPole-v1",), "could not be imported"),
     ],
 )
 def test_what_the_doctor_cannot_examine_is_said_in_one_sentence(

@@ -29,7 +29,7 @@ STATES, ACTIONS, FEATURES = 9, 4, 5
 
 def new_psi(lstm: bool) -> DeepSuccessorFeatures:
     torch.manual_seed(0)
-    psi = DeepSuccessorFeatures(MlpTorso(Discrete(STATES), (16, 12)), FEATURES, ACTIONS, lstm)
+    psi = DeepSuccessorFeatures(MlpTorso(Discrete(STATES), (16, 12)), FEATURES, ACTIONS, lstm=lstm)
     nn.init.normal_(psi.bias)  # zero at birth; as if it had learnt
     return psi
 

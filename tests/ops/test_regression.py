@@ -242,3 +242,34 @@ def test_misfitting_shapes_and_an_empty_sum_are_refused_in_a_sentence():
 def test_regression_does_not_need_torch():
     code = "import sys, visr.ops.regression; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_whitened_is_the_coefficient_of_uncorrelated_features():
+    # phi = (10 x, y) with x, y uncorrelated: r = x + y has white coefficients (1, 1), hence w ~ (1, 1);
+    # least squares answers (0.1, 1), the plain correlation (10, 1).
+    x, y = np.array([1.0, 1, -1, -1]), np.array([1.0, -1, 1, -1])
+    sums = RewardSums(2)
+    sums.add(np.column_stack([10 * x, y]), x + y)
+    w = regression.solve(sums, whitened=True).w
+    assert w[0] == pytest.approx(w[1])
+    np.testing.assert_allclose(regression.solve(sums).w, [0.1, 1.0])
+
+
+def test_whitened_has_the_scale_that_leaves_the_least_error():
+    random = np.random.default_rng(0)
+    phi = random.normal(size=(200, 3)) @ random.normal(size=(3, 3))
+    r = random.normal(size=200) + phi[:, 0]
+    sums = RewardSums(3)
+    sums.add(phi, r)
+    fit = regression.solve(sums, whitened=True)
+    errors = [np.square(r - s * phi @ fit.w).sum() for s in (0.99, 1.0, 1.01)]
+    assert errors[1] < min(errors[0], errors[2])
+    assert fit.r_squared == pytest.approx(1 - errors[1] / np.square(r - r.mean()).sum())
+    assert fit.r_squared <= regression.solve(sums).r_squared
+
+
+def test_whitening_white_features_changes_nothing():
+    corners = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])
+    sums = RewardSums(2)
+    sums.add(corners, corners @ [0.3, -0.7])
+    np.testing.assert_allclose(regression.solve(sums, whitened=True).w, regression.solve(sums).w)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visr.agents import n_step_q
-from visr.agents.values import Losses, Values, plan
+from visr.agents.plans import plan
+from visr.agents.values import Losses, Values
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.networks.dynamics import ForwardModel, InverseModel
@@ -25,7 +26,7 @@ class Curiosity(Values):
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__(config, spec)
         size, num_actions = config.curiosity_size, spec.num_actions
-        self.phi = build.features(spec, plan(config, size, centred=False), unit_length=False)
+        self.phi = build.features(spec, plan(config, size, centred=False, unit=False))
         self.forward_model = ForwardModel(size, num_actions)
         learns = config.algorithm == "idf-curiosity"
         self.inverse_model = InverseModel(size, num_actions) if learns else None

@@ -10,7 +10,8 @@ import math
 from torch import nn
 
 from visr.agents import n_step_q
-from visr.agents.values import Losses, Values, plan
+from visr.agents.plans import plan
+from visr.agents.values import Losses, Values
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.types import EnvSpec, Unroll
@@ -21,7 +22,7 @@ class Diayn(Values):
 
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__(config, spec)
-        self.phi = build.features(spec, plan(config, config.num_skills), unit_length=False)
+        self.phi = build.features(spec, plan(config, config.num_skills, unit=False))
 
     def losses(self, unroll: Unroll) -> Losses:
         """c = log q(z | s') - log p(z), with p uniform; the discriminator minimises -log q(z | s')."""

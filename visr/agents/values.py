@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from visr.agents import n_step_q
+from visr.agents.plans import plan
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.networks.successor import SuccessorFeatures
@@ -22,6 +23,14 @@ class Losses(NamedTuple):
     phi: Tensor
     """Of what the cumulant is read from; 0 where that does not learn."""
     metrics: dict[str, Tensor]
+    bonus: Tensor | None = None
+    """Of the model behind an intrinsic bonus."""
+
+    @property
+    def total(self) -> Tensor:
+        """Their sum; no two of them share a parameter."""
+        total = self.psi + self.phi
+        return total if self.bonus is None else total + self.bonus
 
 
 class Values(nn.Module):
@@ -33,17 +42,26 @@ class Values(nn.Module):
         self.psi = new_psi(config, spec)
         self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
 
-    def loss(self, cumulant: Tensor, unroll: Unroll, endless: bool = False) -> Tensor:
-        """sum_i (psi_i - y_i)^2 for a cumulant [T, B, features].
+    def loss(
+        self,
+        cumulant: Tensor,
+        unroll: Unroll,
+        *,
+        endless: bool = False,
+        off_policy: Tensor | None = None,
+    ) -> Tensor:
+        """sum_i (psi_i - y_i)^2 for a cumulant [T, B, features]; the target network bootstraps, if any.
 
-        `endless` makes an episode's end a step like any other, and the new beginning what it leads to.
+        `endless` makes an episode's end a step like any other, and the new beginning what it leads to;
+        `off_policy` [B] tells which unrolls pursued another task than their w.
         """
-        psi = _along(self.psi, unroll)
+        gamma, n = self.config.gamma, self.config.n_step
+        psi = along(self.psi, unroll)
         read = _without_ends(unroll) if endless else unroll
         with torch.no_grad():
-            future = psi if self.target_psi is None else _along(self.target_psi, unroll)
-            target = n_step_q.targets(future, cumulant, read, self.config.gamma, self.config.n_step)
-        return n_step_q.loss(psi, target, read)
+            future = psi if self.target_psi is None else along(self.target_psi, unroll)
+            target = n_step_q.targets(future, cumulant, read, gamma, n, off_policy)
+        return n_step_q.loss(psi, target, read, self.config.value_weight)
 
     @property
     def device(self) -> torch.device:
@@ -62,19 +80,7 @@ def new_psi(config: AgentConfig, spec: EnvSpec) -> SuccessorFeatures:
     return build.successor_features(spec, plan(config, config.num_cumulants), config.task_size)
 
 
-def plan(config: AgentConfig, num_features: int, centred: bool | None = None) -> build.Plan:
-    """The configuration's networks, with so many outputs."""
-    return build.Plan(
-        num_features=num_features,
-        torso=config.torso,
-        core=config.core,
-        hidden_sizes=config.hidden_sizes,
-        centred=config.centred_features if centred is None else centred,
-        normalise=config.normalise_observations,
-    )
-
-
-def _along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
+def along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
     """psi of every step of an unroll, [T + 1, B, actions, features]; a core starts from the stored memory."""
     hidden, _ = psi.trunk(unroll.observation, unroll.previous_actions, unroll.memory)
     return psi.heads(hidden, unroll.w)

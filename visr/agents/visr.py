@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from visr.agents import n_step_q
-from visr.agents.values import Losses, Values, plan
+from visr.agents import bonuses, n_step_q, objectives, visited
+from visr.agents.draws import Draws
+from visr.agents.plans import plan
+from visr.agents.values import Losses, Values
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.ops import sphere
@@ -17,31 +19,44 @@ class Visr(Values):
     """phi, psi and the losses that train them."""
 
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
-        phi = build.features(spec, plan(config, config.num_features))
+        phi = build.features(spec, plan(config))
         super().__init__(config, spec)
         self.phi = phi
         if config.features == "random":
             self.phi.requires_grad_(False)
+        self.objective = objectives.build(config, spec)
+        self.bonus = bonuses.build(config, spec)
+        self.draws = Draws() if config.task_distribution == "visited" else None
 
     def losses(self, unroll: Unroll) -> Losses:
         """loss_psi = sum_i (psi_i - y_i)^2 and loss_phi = -phi . w; psi's gradient stops at phi."""
-        reached = (
-            unroll.observation[1:] if self.config.cumulant == "next" else unroll.observation[:-1]
-        )
-        phi = self.phi(reached)
-        reward = (phi * unroll.w).sum(dim=-1)
-        psi_loss = self.loss(phi.detach(), unroll)
-        phi_loss = -n_step_q.mean_over_steps(reward, unroll)
-        metrics = {
-            "psi_loss": psi_loss.detach(),
-            "intrinsic_reward": -phi_loss.detach(),
-            "feature_concentration": phi.detach().mean(dim=(0, 1)).norm(),
+        cumulant, phi_loss = self.objective(self.phi, unroll)
+        metrics = self._describe(cumulant, unroll)
+        surprise = None if self.bonus is None else self.bonus(self.phi, unroll)
+        off_policy = None
+        if self.draws is not None:
+            w, off_policy = visited.relabelled(unroll.w, cumulant, self.config.task_mix, self.draws)
+            unroll = unroll._replace(w=w)
+        if surprise is not None:  # along w, as |w| = 1: (c + b w) . w = c . w + b
+            cumulant = cumulant + surprise.bonus.unsqueeze(-1) * unroll.w
+            metrics["bonus"] = n_step_q.mean_over_steps(surprise.bonus, unroll)
+        psi_loss = self.loss(cumulant, unroll, off_policy=off_policy)
+        metrics = {"psi_loss": psi_loss.detach(), **metrics}
+        return Losses(psi_loss, phi_loss, metrics, None if surprise is None else surprise.loss)
+
+    @staticmethod
+    @torch.no_grad()
+    def _describe(cumulant: Tensor, unroll: Unroll) -> dict[str, Tensor]:
+        reward = (cumulant * unroll.w).sum(dim=-1)
+        return {
+            "intrinsic_reward": n_step_q.mean_over_steps(reward, unroll),
+            "feature_concentration": cumulant.mean(dim=(0, 1)).norm(),
         }
-        return Losses(psi_loss, phi_loss, metrics)
 
     def cumulant_parameters(self) -> list[nn.Parameter]:
-        """phi's, unless it stays as it began."""
-        return [p for p in self.phi.parameters() if p.requires_grad]
+        """phi's and its objective's, unless phi stays as it began."""
+        parts = [self.phi, self.objective] if self.config.features == "learned" else []
+        return [p for part in parts for p in part.parameters() if p.requires_grad]
 
 
 def draw_policies(

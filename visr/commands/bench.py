@@ -12,6 +12,7 @@ from visr.commands import options, output
 from visr.config import ATARI, MINATAR
 from visr.errors import UserError
 
+_NUM_RUNS = 1_000
 _SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0}
 _GAME = "ALE/Pong-v5"
 _SMALL_GAME = "MinAtar/Breakout-v1"
@@ -23,10 +24,11 @@ class Options:
     """Measure the full training loop, and in the same run the bare cost of its networks' products.
 
     `grid` compares with the matrix products; `minatar` with the networks' passes and the games alone; `atari`
-    with the image torsos' passes, the games alone, and the loop in float32 and the default layout.
+    with the image torsos' passes, the games alone, and the loop in float32 and the default layout. `report`
+    is another matter: the report over 1,000 made-up runs, compared with the bare reading of their files.
     """
 
-    what: Annotated[Literal["grid", "minatar", "atari"], tyro.conf.Positional] = "grid"
+    what: Annotated[Literal["grid", "minatar", "atari", "report"], tyro.conf.Positional] = "grid"
     """Which loop."""
     preset: str | None = None
     """Whose networks and batches; by default the preset `grid`, `minatar` or `atari`."""
@@ -36,6 +38,8 @@ class Options:
     """Which game, by default ALE/Pong-v5 or MinAtar/Breakout-v1; the grid has none."""
     num_envs: int | None = None
     """atari only: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
+    num_runs: int | None = None
+    """report only: how many made-up runs, by default 1,000."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -43,18 +47,35 @@ class Options:
 def run(args: list[str]) -> int:
     """Measure and print."""
     chosen = options.parse(Options, args, "bench")
+    if chosen.what == "report":
+        return _show("visr bench report", _report(chosen), chosen.json)
+    options.refuse(chosen, ("num_runs",), "belongs to `visr bench report`")
     seconds = _SECONDS[chosen.what] if chosen.seconds is None else chosen.seconds
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
     preset = chosen.what if chosen.preset is None else chosen.preset
     measure = {"grid": _grid, "minatar": _minatar, "atari": _atari}[chosen.what]
     result = measure(chosen, preset, seconds)
-    if chosen.json:
+    return _show(f"visr bench {chosen.what}, preset {preset}", result, chosen.json)
+
+
+def _show(title: str, result: dict[str, Any], as_json: bool) -> int:
+    if as_json:
         output.emit(result)
         return 0
     rows = [(name.replace("_", " "), _words(value)) for name, value in result.items()]
-    output.table(f"visr bench {chosen.what}, preset {preset}", rows)
+    output.table(title, rows)
     return 0
+
+
+def _report(chosen: Options) -> dict[str, Any]:
+    options.refuse(chosen, ("preset", "seconds", "env", "num_envs"), "does not go with `report`")
+    num_runs = _NUM_RUNS if chosen.num_runs is None else chosen.num_runs
+    if not 1 <= num_runs <= 100_000:
+        raise UserError(f"num_runs = {num_runs} must be from 1 to 100,000.")
+    from visr.bench import report
+
+    return report.measure(num_runs)
 
 
 def _grid(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:

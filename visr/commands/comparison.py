@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from visr.commands import output, trials
+from visr.errors import UserError
 
 if TYPE_CHECKING:
     from visr.api import Run
@@ -20,8 +21,16 @@ if TYPE_CHECKING:
 
 def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Scores]]:
     """Compare the methods, play each if asked to, and make the chosen one a task."""
+    playing = trials.counts(trials=chosen.trials)
+    if playing and not chosen.evaluate:
+        raise UserError(
+            f"trials = {chosen.trials} says how often to play; give --evaluate with it."
+        )
     given: dict[str, Any] = trials.counts(
-        num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed
+        num_episodes=chosen.episodes,
+        num_steps=chosen.steps,
+        seed=chosen.seed,
+        rounds=chosen.rounds,
     )
     if chosen.clip_rewards is not None:
         given["clip_rewards"] = chosen.clip_rewards
@@ -33,9 +42,12 @@ def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Sco
 
 
 def _played(loaded: Run, chosen: Options, compared: Comparison) -> dict[str, Scores]:
+    from visr.tasks import protocol
+
     scores = {}
     for name in compared.answers:
-        scores[name] = loaded.try_task(loaded.task_of(compared, name, name))
+        task = loaded.task_of(compared, name, name)
+        scores[name] = loaded.try_task(task, num_episodes=chosen.trials or protocol.NUM_TRIALS)
         if not chosen.json:
             output.say(f"{name}: {scores[name].mean:,.2f}")
     return scores
@@ -58,11 +70,13 @@ def _method(answer: Answer, scores: Scores | None) -> dict[str, Any]:
         "w": answer.w.tolist(),
         "r_squared": answer.r_squared,
         "condition_number": answer.condition_number,
+        "expected_return": answer.expected_return,
         "interval": answer.interval.tolist(),
         "steadiness": answer.steadiness,
     }
     if scores is not None:
         content |= {"mean_return": scores.mean, "interval_of_mean": list(interval(scores))}
+        content["scores"] = scores.scores
     return content
 
 
@@ -79,6 +93,9 @@ def show(
 ) -> None:
     """A table, then words."""
     header = ["method", "R^2 held out", "condition", "steadiness", "w"]
+    is_judged = any(answer.expected_return is not None for answer in compared.answers.values())
+    if is_judged:
+        header.insert(1, "neighbours' return")
     if played:
         header.insert(1, "mean return (95 %)")
     rows = []
@@ -92,6 +109,8 @@ def show(
             f"{answer.steadiness:.2f}",
             _numbers(answer),
         ]
+        if is_judged:
+            row.insert(1, f"{answer.expected_return:,.2f}")
         if played:
             low, high = interval(played[name])
             row.insert(1, f"{played[name].mean:,.2f} ({low:,.2f} to {high:,.2f})")

@@ -51,8 +51,10 @@ def run(args: list[str]) -> int:
             gym=chosen.gym,
         )
     )
+    from visr import envs
     from visr.envs import checkup
 
+    envs.trust(config.env)
     try:
         found = checkup.examine(config, chosen.steps, chosen.seed)
     except UserError:

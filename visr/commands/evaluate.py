@@ -47,6 +47,8 @@ class Options:
     """Phase two: steps with rewards at most; by default 100,000, the paper's."""
     rewarded_episodes: int | None = None
     """Phase two: episodes with rewards at most; by default 50, the paper's."""
+    rounds: int | None = None
+    """Phase two: spend the rewarded steps in so many rounds of inference; by default 1, the paper's sweep."""
     seed: int | None = None
     """Elsewhere: decides the episodes' beginnings and all random draws; by default 0."""
     clip_rewards: bool | None = None
@@ -92,8 +94,16 @@ def run(args: list[str]) -> int:
     return 0
 
 
-_OF_TASKS = ("task", "gamma", "policy", "rewarded_steps", "rewarded_episodes", "clip_rewards")
-_BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "seed", "clip_rewards")
+_BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "rounds", "seed", "clip_rewards")
+_OF_TASKS = (
+    "task",
+    "gamma",
+    "policy",
+    "rewarded_steps",
+    "rewarded_episodes",
+    "rounds",
+    "clip_rewards",
+)
 
 
 def task_file(loaded: Run, task: str) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +12,7 @@ import tyro
 
 from visr.commands import comparison, options, output
 from visr.errors import UserError
-from visr.run_dir import RunDir, evaluation_of
+from visr.run_dir import RunDir, evaluation_of, slug
 from visr.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -29,9 +28,12 @@ class Options:
     reward: str
     """env (its own), FILE.npz, "angle < 0.1"; on the grid boxes:SEED, goal:ROW,COL, FILE.npy, FILE.csv."""
     method: str = "best"
-    """Whose w becomes the task: least squares, ridge, centred, centred ridge, random search, or best."""
+    """Whose w becomes the task: least squares, ridge, centred, centred ridge, whitened, random search,
+    smoothed search (of whole episodes; both with `env`), or best."""
     evaluate: bool = False
-    """Play 30 episodes with every method's w, and say what they scored."""
+    """Play episodes with every method's w, and say what they scored."""
+    trials: int | None = None
+    """With --evaluate: episodes for each method; by default 30, the paper's."""
     name: str | None = None
     """Name of the task in the run; by default made from the reward."""
     out: str | None = None
@@ -40,6 +42,10 @@ class Options:
     """Take the means out of phi and reward first; by default as the run was configured."""
     ridge: float | None = None
     """Ridge penalty, relative to phi's second moments; by default as the run was configured."""
+    whitened: bool | None = None
+    """Make phi's features uncorrelated and alike in size first; by default as the run was configured."""
+    rounds: int | None = None
+    """With `env`: spend the steps in so many rounds, each guided by those before; by default 1."""
     clip_rewards: bool | None = None
     """With `env`: fit rewards clipped to [-1, 1]; by default as the run was configured."""
     episodes: int | None = None
@@ -65,7 +71,7 @@ def run(args: list[str]) -> int:
     options.refuse(
         chosen, _GENERAL, "belongs to --reward env and other rewards of steps, not of cells"
     )
-    fields = {"centred": chosen.centred, "ridge": chosen.ridge}
+    fields = {"centred": chosen.centred, "ridge": chosen.ridge, "whitened": chosen.whitened}
     task = loaded.infer(chosen.reward, **{k: v for k, v in fields.items() if v is not None})
     path = _save(loaded, task, chosen)
     if chosen.json:
@@ -75,12 +81,14 @@ def run(args: list[str]) -> int:
     return 0
 
 
-_GENERAL = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
+_GENERAL = ("clip_rewards", "rounds", "episodes", "steps", "seed", "evaluate", "trials")
 
 
 def _by_comparison(loaded: Run, chosen: Options) -> int:
     options.refuse(
-        chosen, ("centred", "ridge"), "is for rewards of cells; elsewhere --method names a method"
+        chosen,
+        ("centred", "ridge", "whitened"),
+        "is for rewards of cells; elsewhere --method names a method",
     )
     if chosen.reward != "env":
         options.refuse(chosen, _GENERAL[:-1], "belongs to --reward env")
@@ -119,12 +127,6 @@ def _is_free(path: Path, task: Task) -> bool:
         return Task.load(path).name == task.name
     except UserError:
         return False
-
-
-def slug(text: str) -> str:
-    """A file name made of a reward's words."""
-    words = Path(text).stem if text.lower().endswith((".npy", ".csv")) else text
-    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:60] or "task"
 
 
 def _show(task: Task, path: Path, run: RunDir) -> None:

@@ -22,7 +22,7 @@ _REWARDS = [
 class Options:
     """Name what can be chosen."""
 
-    what: Annotated[Literal["envs", "presets", "rewards"], tyro.conf.Positional]
+    what: Annotated[Literal["envs", "presets", "rewards", "models"], tyro.conf.Positional]
     """Which list."""
     json: bool = False
     """Print the list as one JSON object."""
@@ -35,7 +35,7 @@ def run(args: list[str]) -> int:
     if chosen.json:
         output.emit({chosen.what: dict(entries)})
     else:
-        width = max(len(name) for name, _ in entries)
+        width = max((len(name) for name, _ in entries), default=0)
         print("\n".join(f"{name:<{width}}  {text}" for name, text in entries))
     return 0
 
@@ -49,4 +49,8 @@ def _entries(what: str) -> list[tuple[str, str]]:
         from visr import presets
 
         return [(name, text) for name, (text, _) in presets.PRESETS.items()]
+    if what == "models":
+        from visr import models
+
+        return [(f"{models.PREFIX}{name}", models.card(name).about) for name in models.names()]
     return _REWARDS

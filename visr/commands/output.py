@@ -54,7 +54,7 @@ def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] | Non
 
 
 @contextlib.contextmanager
-def training_progress() -> Iterator[Observer | None]:
+def training_progress(label: str = "pre-training") -> Iterator[Observer | None]:
     """A live line with steps/s, time left and the numbers that matter; None where nobody looks."""
     if not sys.stderr.isatty():
         yield None
@@ -63,7 +63,7 @@ def training_progress() -> Iterator[Observer | None]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("[bold]pre-training"),
+        TextColumn(f"[bold]{label}"),
         BarColumn(bar_width=24),
         TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[rate]}"),

@@ -63,8 +63,10 @@ def run(args: list[str]) -> int:
     if chosen.resume is not None:
         _refuse_changes(default, chosen)
     config = trainable(_config(chosen))
-    from visr import api, pretraining
+    from visr import api, envs, pretraining
 
+    if chosen.resume is None:
+        envs.trust(config.env)
     try:
         with output.training_progress() as observe, _quiet_threads():
             if chosen.resume is not None:

@@ -1,4 +1,4 @@
-"""visr report: a run as figures and one HTML page."""
+"""visr report: a run, or many, as tables, figures and one HTML page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from visr.commands import options, output
 
 @dataclass(frozen=True)
 class Options:
-    """Draw a run from its directory alone: PNGs, and one HTML page that opens without a network."""
+    """Draw from directories alone: PNGs, and one HTML page that opens without a network.
 
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Directory of a run."""
+    A directory that holds runs becomes one report over all of them: the paper's tables with ours beside the
+    published figures, its Figure 2, learning curves, intervals and profiles, each with its data.
+    """
+
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="DIR")]
+    """Directory of a run, or of many at any depth, such as results/ or what `visr reproduce` made."""
     out: str | None = None
-    """Where to write; by default report/ inside the run."""
+    """Where to write; by default report/ inside the directory."""
     json: bool = False
-    """Print the headline numbers as one JSON object."""
+    """Print the headline numbers, of many runs the aggregates, as one JSON object."""
 
 
 def run(args: list[str]) -> int:

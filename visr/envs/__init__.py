@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,18 +16,20 @@ from numpy.typing import NDArray
 
 from visr import games
 from visr.config import ATARI, GRID, MINATAR
+from visr.envs import modules
 from visr.envs.atari import AtariGames, unknown
 from visr.envs.grid import GridVectorEnv
 from visr.envs.gym import GymEnvs
 from visr.envs.minatar import GAMES as MINATAR_GAMES
 from visr.envs.minatar import MinAtarGames
+from visr.envs.modules import trust
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 
 if TYPE_CHECKING:
     from visr.config import RunConfig
 
-__all__ = ["Dialect", "dialect", "field_names", "list_envs", "make_vec"]
+__all__ = ["Dialect", "dialect", "field_names", "list_envs", "make_vec", "trust"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -121,7 +124,8 @@ def field_names(config: RunConfig) -> list[str]:
 
 
 def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
-    id = config.env
+    modules.load(config.env)
+    id = config.env.rpartition(":")[2]
     _import_known(id)
     try:
         env = gymnasium.make_vec(
@@ -144,14 +148,16 @@ def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
         raise
 
 
-_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid"}
-"""Whose ids register only when their package is imported; a fixed list, as an id may come from a stranger."""
+_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
+"""What some ids need imported first; a fixed list, as an id may come from a stranger."""
 
 
 def _import_known(id: str) -> None:
     for prefix, package in _PACKAGES.items():
         if id.startswith(prefix) and importlib.util.find_spec(package):
-            importlib.import_module(package)
+            with warnings.catch_warnings():  # Box2D's own, which crash it where warnings are errors
+                warnings.simplefilter("ignore")
+                importlib.import_module(package)
 
 
 def _unknown(id: str) -> str:

@@ -9,7 +9,7 @@ import itertools
 import keyword
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -157,7 +157,7 @@ def field_names(env: VectorEnv) -> list[str]:
         return []
     known = KNOWN.get(spec.name if spec else "", ())
     size, _ = _vector(space, "observations")
-    return list(known) if len(known) == size else _names(space, "")
+    return list(known) if len(known) == size else _told_apart(_names(space, ""))
 
 
 def _names(space: spaces.Space, stem: str) -> list[str]:
@@ -170,6 +170,21 @@ def _names(space: spaces.Space, stem: str) -> list[str]:
     if size == 1 and stem:
         return [_word(stem.rstrip("_"))]
     return [_word(f"{stem or 'x'}{i}") for i in range(size)]
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """Keys that differ only in signs no name can hold get numbers; `action` is the action's."""
+    taken = {"action"}
+    for index, name in enumerate(names):
+        unique = next(n for n in _candidates(name) if n not in taken)
+        taken.add(unique)
+        names[index] = unique
+    return names
+
+
+def _candidates(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in itertools.count(2))
 
 
 def _word(text: str) -> str:

@@ -51,15 +51,18 @@ class Plan:
     hidden_sizes: tuple[int, ...]
     centred: bool
     normalise: bool
+    head_size: int = 256
+    unit: bool = True
+    """Whether phi has length 1."""
 
 
-def features(spec: EnvSpec, plan: Plan, unit_length: bool = True) -> nn.Module:
+def features(spec: EnvSpec, plan: Plan) -> nn.Module:
     """phi for these observations."""
     if is_image(spec.observation_space):
         torso = _image_torso(spec, plan.torso)
-        return DeepFeatures(torso, plan.num_features, plan.centred, unit_length)
+        return DeepFeatures(torso, plan.num_features, plan.centred, plan.unit)
     _refuse_image_torso(spec, plan.torso)
-    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise, unit_length)
+    return Features(spec, plan.num_features, plan.hidden_sizes, plan.normalise, plan.unit)
 
 
 def successor_features(
@@ -68,13 +71,15 @@ def successor_features(
     """psi for these observations; tasks are as long as features unless said otherwise."""
     space, d, num_actions = spec.observation_space, plan.num_features, spec.num_actions
     if is_image(space):
-        body = _image_torso(spec, plan.torso)
-        return DeepSuccessorFeatures(body, d, num_actions, plan.core != "none", task_size)
-    _refuse_image_torso(spec, plan.torso)
-    if plan.core == "lstm":
-        body = MlpTorso(space, plan.hidden_sizes, plan.normalise)
-        return DeepSuccessorFeatures(body, d, num_actions, True, task_size)
-    return MlpSuccessorFeatures(spec, d, plan.hidden_sizes, plan.normalise, task_size)
+        body, lstm = _image_torso(spec, plan.torso), plan.core != "none"
+    else:
+        _refuse_image_torso(spec, plan.torso)
+        if plan.core != "lstm":
+            return MlpSuccessorFeatures(spec, d, plan.hidden_sizes, plan.normalise, task_size)
+        body, lstm = MlpTorso(space, plan.hidden_sizes, plan.normalise), True
+    return DeepSuccessorFeatures(
+        body, d, num_actions, lstm=lstm, task_size=task_size, head_size=plan.head_size
+    )
 
 
 def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso:

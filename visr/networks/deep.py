@@ -11,14 +11,13 @@ from visr.networks.successor import FoldedReadout, SuccessorFeatures
 from visr.networks.torsos import initialise, linear
 from visr.ops import sphere
 
-_HEAD_SIZE = 256
 _TASK_SIZE = 32
 _RATE = 0.01
 """Of the running mean, per pass."""
 
 
 class DeepFeatures(nn.Module):
-    """phi(o): a torso, a linear layer, unit length unless told otherwise; no memory.
+    """phi(o): a torso, a linear layer, unit length (unless `unit` is false); no memory.
 
     Screens of one game look so alike that fresh features of all of them point the same way, and learning
     would only turn that way about. `centred` takes the batch's mean out of what the torso says, and a
@@ -26,11 +25,10 @@ class DeepFeatures(nn.Module):
     """
 
     def __init__(
-        self, torso: nn.Module, num_features: int, centred: bool = False, unit_length: bool = True
+        self, torso: nn.Module, num_features: int, centred: bool = False, unit: bool = True
     ) -> None:
         super().__init__()
-        self.unit_length = unit_length
-        self.torso = torso
+        self.torso, self._unit = torso, unit
         size: int = torso.size  # pyright: ignore
         self.readout = linear(size, num_features, bias=not centred)
         self.mean: Tensor | None
@@ -41,8 +39,8 @@ class DeepFeatures(nn.Module):
         hidden = self.torso(observation)
         if self.mean is not None:
             hidden = hidden - (self._batch_mean(hidden) if torch.is_grad_enabled() else self.mean)
-        phi = self.readout(hidden)
-        return sphere.normalise(phi) if self.unit_length else phi
+        features = self.readout(hidden)
+        return sphere.normalise(features) if self._unit else features
 
     def _batch_mean(self, hidden: Tensor) -> Tensor:
         """While learning: the mean of this batch, which the running mean follows."""
@@ -63,11 +61,14 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         torso: nn.Module,
         num_features: int,
         num_actions: int,
+        *,
         lstm: bool,
         task_size: int | None = None,
+        head_size: int = 256,
     ) -> None:
         super().__init__()
         self.num_actions, self.num_features = num_actions, num_features
+        self.head_size = head_size
         self.torso = torso
         size: int = torso.size  # pyright: ignore
         self.core = Lstm(size + num_actions) if lstm else None
@@ -76,12 +77,12 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         self.task = nn.Sequential(
             linear(task_size or num_features, _TASK_SIZE), nn.ReLU(), linear(_TASK_SIZE, _TASK_SIZE)
         )
-        width, fan_in = num_features * _HEAD_SIZE, size + _TASK_SIZE
+        width, fan_in = num_features * head_size, size + _TASK_SIZE
         self.from_trunk = linear(size, width, fan_in=fan_in)
         self.from_task = linear(_TASK_SIZE, width, fan_in=fan_in, bias=False)
-        self.readout = nn.Parameter(torch.empty(num_features, _HEAD_SIZE, num_actions))
+        self.readout = nn.Parameter(torch.empty(num_features, head_size, num_actions))
         self.bias = nn.Parameter(torch.zeros(num_features, num_actions))
-        initialise(self.readout, _HEAD_SIZE)
+        initialise(self.readout, head_size)
 
     def trunk(
         self, observation: Tensor, previous_action: Tensor, memory: Tensor
@@ -99,7 +100,7 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
         units = (self.from_trunk(hidden) + self.from_task(self.task(w))).relu()
         batch = units.shape[:-1]
-        units = units.reshape(-1, self.num_features, _HEAD_SIZE).transpose(0, 1)
+        units = units.reshape(-1, self.num_features, self.head_size).transpose(0, 1)
         psi = torch.baddbmm(self.bias.unsqueeze(1), units, self.readout)
         return psi.permute(1, 2, 0).reshape(*batch, self.num_actions, self.num_features)
 

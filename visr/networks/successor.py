@@ -93,7 +93,7 @@ class SuccessorFeatures(nn.Module, ABC):
 
 
 class Features(nn.Module):
-    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length unless told otherwise."""
+    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length (unless `unit` is false)."""
 
     def __init__(
         self,
@@ -101,10 +101,10 @@ class Features(nn.Module):
         num_features: int,
         hidden_sizes: tuple[int, ...],
         normalise: bool = True,
-        unit_length: bool = True,
+        unit: bool = True,
     ) -> None:
         super().__init__()
-        self.unit_length = unit_length
+        self._unit = unit
         space = spec.observation_space
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.observation = torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
@@ -124,8 +124,8 @@ class Features(nn.Module):
 
     def _embed(self, observation: Tensor) -> Tensor:
         hidden = (self.observation(observation) + self.bias).relu()
-        phi = self.readout(self.body(hidden))
-        return sphere.normalise(phi) if self.unit_length else phi
+        features = self.readout(self.body(hidden))
+        return sphere.normalise(features) if self._unit else features
 
 
 class MlpSuccessorFeatures(SuccessorFeatures):

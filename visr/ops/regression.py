@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from visr.errors import UserError
 
+Vector = NDArray[np.float64]
+
 FLOOR = 1e-10
 """A direction with less than this share of sum |phi|^2 counts as absent: the rank cut-off.
 
@@ -82,11 +84,16 @@ class Fit:
     num_rewarded: int
 
 
-def solve(sums: RewardSums, *, centred: bool = False, ridge: float = 0.0) -> Fit:
+def solve(
+    sums: RewardSums, *, centred: bool = False, ridge: float = 0.0, whitened: bool = False
+) -> Fit:
     """w = argmin sum (r - phi . w)^2, of minimum norm where phi leaves it open.
 
     `centred` takes the means out of phi and r first: a constant offset of r is then no part of w.
-    `ridge` adds ridge * trace(sum phi phi^T) / d, of the plain phi, to the diagonal of the moments.
+    `ridge` adds ridge * trace(sum phi phi^T) / d, of the plain phi, to the diagonal of the moments M.
+    `whitened` gives M^(-1/2) sum phi r at its best scale: the coefficients of features made uncorrelated
+    and alike in size. It lies half-way between least squares, M^-1 sum phi r, which trusts directions
+    that phi seldom takes as much as any, and the plain correlation sum phi r, which hardly sees them.
     """
     if sums.num_steps == 0:
         raise UserError("There are no steps to regress the reward on; add at least one.")
@@ -105,6 +112,8 @@ def solve(sums: RewardSums, *, centred: bool = False, ridge: float = 0.0) -> Fit
     spread = np.where(spread > FLOOR * energy, spread, 0.0)
     penalised = spread + ridge * energy / sums.num_features
     inverse = np.divide(1.0, penalised, out=np.zeros_like(spread), where=spread > 0)
+    if whitened:
+        inverse = _at_best_scale(np.sqrt(inverse), spread, basis.T @ cross)
     w = basis @ (inverse * (basis.T @ cross))
 
     sse = max(square - 2 * w @ cross + w @ gram @ w, 0.0)
@@ -121,6 +130,13 @@ def solve(sums: RewardSums, *, centred: bool = False, ridge: float = 0.0) -> Fit
         num_steps=num_steps,
         num_rewarded=sums.num_rewarded,
     )
+
+
+def _at_best_scale(gain: Vector, spread: Vector, cross: Vector) -> Vector:
+    """The multiple of `gain` whose w = gain * cross leaves the least error, in the features' eigenbasis."""
+    w = gain * cross
+    size = float(spread @ w**2)
+    return gain * (float(w @ cross) / size if size > 0 else 0.0)
 
 
 def explained(sums: RewardSums, w: NDArray[np.float64]) -> float:

@@ -1,7 +1,20 @@
-"""A run as figures and one HTML page, drawn from its directory alone: no torch, no environment."""
+"""Runs as figures, tables and one HTML page, drawn from their directories alone: no torch, no environment."""
 
 from __future__ import annotations
 
-from visr.report.publication import write
+from pathlib import Path
+from typing import Any
 
-__all__ = ["write"]
+from visr.report.publication import write as write_run
+from visr.run_dir import RunDir
+
+__all__ = ["write", "write_run"]
+
+
+def write(path: Path, out: Path | None = None) -> dict[str, Any]:
+    """The report of a run, or of all the runs below a directory that is none itself."""
+    if Path(path).is_dir() and not RunDir(path).config_file.exists():
+        from visr.report import collection
+
+        return collection.write(Path(path), out)
+    return write_run(Path(path), out)

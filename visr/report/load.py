@@ -18,7 +18,7 @@ from visr.errors import UserError
 from visr.games import Game, by_id
 from visr.report import phase_two
 from visr.report.phase_two import PhaseTwo
-from visr.run_dir import RunDir, evaluation_of, read_json, read_rows
+from visr.run_dir import RunDir, evaluation_of, read_json, whole_lines
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
 
@@ -109,35 +109,46 @@ def record(path: Path) -> Record:
     return Record(
         path=path,
         config=config,
-        metrics=_columns(run.metrics),
-        timing=_columns(run.timing),
-        online={} if is_grid else _online(run.online),
-        evaluation=_columns(run.evaluation),
+        metrics=columns(run.metrics),
+        timing=columns(run.timing),
+        online={} if is_grid else online(run.online),
+        evaluation=columns(run.evaluation),
         phase_two=None if is_grid else phase_two.read(run.phase_two, config.env),
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
     )
 
 
-def _columns(path: Path) -> Columns:
-    rows = read_rows(path)
+def columns(path: Path) -> Columns:
+    """A CSV file of numbers over steps."""
+    header, *rows = whole_lines(path) or [""]
     if not rows:
         return {}
-    columns = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    steps = columns.get("num_steps", np.array([math.nan]))
+    names = header.rstrip("\r\n").split(",")
+    try:
+        table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
+    except ValueError:
+        table = np.zeros((0, 0))
+    if table.shape[1] != len(names):
+        raise UserError(
+            f"{path} is damaged: a row does not fit its header; restore it, or move it away."
+        )
+    found = dict(zip(names, table.T, strict=True))
+    steps = found.get("num_steps", np.array([math.nan]))
     if not (np.isfinite(steps).all() and (steps >= 0).all()):
         raise UserError(f"{path} is damaged: its column num_steps is missing or not a count.")
     # a run that diverged writes infinities; no axis can show them
-    return {name: np.where(np.isfinite(column), column, np.nan) for name, column in columns.items()}
+    return {name: np.where(np.isfinite(column), column, np.nan) for name, column in found.items()}
 
 
-def _online(path: Path) -> Columns:
-    columns = _columns(path)
-    if columns and not {"num_episodes", "mean_return"} <= columns.keys():
+def online(path: Path) -> Columns:
+    """The scores over training, as online.csv tells them."""
+    rows = columns(path)
+    if rows and not {"num_episodes", "mean_return"} <= rows.keys():
         raise UserError(f"{path} is damaged: it has no column num_episodes or none mean_return.")
-    if columns and not (columns["num_episodes"] >= 0).all():
+    if rows and not (rows["num_episodes"] >= 0).all():
         raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
-    return columns
+    return rows
 
 
 def _portrait(path: Path, config: RunConfig) -> Portrait:

@@ -13,7 +13,7 @@ from visr.report.stylesheet import CSS
 
 Pictures = dict[str, Picture]
 
-_HEAD = """<!DOCTYPE html>
+HEAD = """<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -45,7 +45,7 @@ def html(record: Record, pictures: Pictures) -> str:
     name = record.path.resolve().name
     sections = _grid if record.is_grid else _elsewhere
     parts = [
-        _HEAD.format(title=text(f"{name} · VISR"), css=CSS),
+        HEAD.format(title=text(f"{name} · VISR"), css=CSS),
         header.html(record, name),
         *sections(record, pictures),
         _configuration(record),

@@ -100,7 +100,9 @@ class Evaluator:
         sums, free = RewardSums(phi.shape[1]), self.world.free
         sums.add(phi[free], reward[free])
         inference = self.config.inference
-        w = solve(sums, centred=inference.centred, ridge=inference.ridge).w
+        w = solve(
+            sums, centred=inference.centred, ridge=inference.ridge, whitened=inference.whitened
+        ).w
         return w / max(float(np.linalg.norm(w)), 1e-12)
 
 

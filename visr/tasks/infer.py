@@ -25,7 +25,7 @@ def by_regression(
     """
     sums = RewardSums(phi.shape[1])
     sums.add(phi, reward)
-    fit = solve(sums, centred=config.centred, ridge=config.ridge)
+    fit = solve(sums, centred=config.centred, ridge=config.ridge, whitened=config.whitened)
     length = float(np.linalg.norm(fit.w))
     if length < 1e-12:
         raise UserError(
@@ -48,4 +48,5 @@ def by_regression(
 def describe(config: InferenceConfig) -> str:
     """The method in words."""
     method = f"ridge regression ({config.ridge:g})" if config.ridge else "least squares"
+    method = f"whitened {method}" if config.whitened else method
     return f"centred {method}" if config.centred else method

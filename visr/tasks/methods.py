@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 
 from visr.errors import UserError
 from visr.ops.regression import Fit, RewardSums, solve
+from visr.tasks import advice, neighbours
+from visr.tasks.neighbours import Neighbours
 
 Floats = NDArray[np.float64]
 RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -51,6 +54,10 @@ class Answer:
     """[2, d], the middle 90 % of w over resampled episodes."""
     steadiness: float
     """The mean cosine between w and the w of resampled episodes: 1 is certain."""
+    w_of_others: Floats
+    """[d], from the episodes that were not held out, so that the others can judge it."""
+    expected_return: float | None = None
+    """By held-out episodes that pursued tasks near it; None where too few did."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +73,7 @@ class Comparison:
 
 
 def compare(rewards: Rewards) -> Comparison:
-    """Least squares (the paper's), ridge, centred, random search; `best` is chosen on held-out episodes."""
+    """Least squares (the paper's), ridge, centred, whitened, search; held-out episodes choose `best`."""
     reward = _checked(rewards)
     is_constant = np.ptp(reward) == 0
     blocks = _blocks(rewards, reward)
@@ -75,6 +82,7 @@ def compare(rewards: Rewards) -> Comparison:
         "ridge": _ridge(blocks, centred=False),
         "centred": functools.partial(solve, centred=True, ridge=0.0),
         "centred ridge": _ridge(blocks, centred=True),
+        "whitened": functools.partial(solve, centred=True, ridge=0.0, whitened=True),
     }
     found = {
         name: _answer(name, method, blocks)
@@ -83,24 +91,29 @@ def compare(rewards: Rewards) -> Comparison:
     answers = {name: answer for name, answer in found.items() if answer is not None}
     if rewards.tried:
         answers["random search"] = _search(rewards.tried, blocks)
+    if len(rewards.tried) >= neighbours.ENOUGH:
+        answers["smoothed search"] = _smoothed_search(rewards.tried, blocks)
+        answers = _judged(answers, rewards.tried)
     if not answers:
         raise UserError(
             "The reward has nothing in common with the features (w = 0 by every method), so no task can "
             "be inferred from it; train with more features (--num-features) or change the reward."
         )
-    best = max(answers, key=lambda name: answers[name].r_squared)
-    if is_constant and rewards.tried:
-        best = "random search"
+    best = _best(answers, is_constant)
     total = sum(blocks[1:], blocks[0])
     num_episodes = len(np.unique(rewards.episode))
-    words = [_CONSTANT] if is_constant else _words(answers, best, total, num_episodes)
+    words = advice.words(answers, best, total, num_episodes, is_constant)
     return Comparison(answers, best, total.num_steps, num_episodes, total.num_rewarded, words)
 
 
-_CONSTANT = (
-    "The reward is the same at every step, so only how long episodes last can differ: random search, which "
-    "goes by their returns, is the one to trust."
-)
+def _best(answers: dict[str, Answer], is_constant: bool) -> str:
+    """By the returns of neighbours where there are enough; else by R^2, or by returns where r is constant."""
+    expected = {n: a.expected_return for n, a in answers.items() if a.expected_return is not None}
+    if expected:
+        return max(expected, key=lambda name: expected[name])
+    if is_constant and "random search" in answers:
+        return "random search"
+    return max(answers, key=lambda name: answers[name].r_squared)
 
 
 def _checked(rewards: Rewards) -> Floats:
@@ -169,6 +182,7 @@ def _answer(name: str, method: functools.partial[Fit], blocks: list[RewardSums])
     w = _unit(fit.w)
     if w is None:
         return None
+    part = method(fitted)
     again = [_unit(method(_total(drawn)).w) for drawn in _resampled(blocks)]
     others = np.array([other for other in again if other is not None])
     if not len(others):
@@ -178,30 +192,62 @@ def _answer(name: str, method: functools.partial[Fit], blocks: list[RewardSums])
     return Answer(
         method=name,
         w=w,
-        r_squared=predicted(held, method(fitted)),
+        r_squared=predicted(held, part),
         condition_number=fit.condition_number,
         interval=np.quantile(others, [0.05, 0.95], axis=0),
         steadiness=float((others @ w).mean()),
+        w_of_others=part.w / max(float(np.linalg.norm(part.w)), 1e-12),
     )
 
 
 def _search(tried: list[tuple[Floats, float]], blocks: list[RewardSums]) -> Answer:
     """The task of the best episode; resampling asks which other episodes could have been the best."""
     best = max(range(len(tried)), key=lambda index: tried[index][1])
-    w = _unit(tried[best][0])
-    assert w is not None
     random = np.random.default_rng(0)
     draws = random.integers(len(tried), size=(_RESAMPLES, len(tried)))
     winners = [max(draw, key=lambda index: tried[index][1]) for draw in draws]
     others = np.array([tried[index][0] for index in winners])
+    mine, _ = Neighbours.of(tried).split()
+    of_others = mine.w[mine.returns.argmax()] if len(mine.w) else tried[best][0]
+    name = f"random search over {len(tried)} episodes"
+    return _from_returns(name, tried[best][0], of_others, others, blocks)
+
+
+def _smoothed_search(tried: list[tuple[Floats, float]], blocks: list[RewardSums]) -> Answer:
+    """The task whose neighbourhood of episodes returned most: one lucky episode is not enough."""
+    everyone = Neighbours.of(tried)
+    kappa, (mine, judges) = everyone.best_kappa(), everyone.split()
+    others = np.array([mine.best_task(kappa), judges.best_task(kappa)])
+    name = f"smoothed search (kappa {kappa:g})"
+    return _from_returns(name, everyone.best_task(kappa), others[0], others, blocks)
+
+
+def _from_returns(
+    method: str, task: Floats, of_others: Floats, others: Floats, blocks: list[RewardSums]
+) -> Answer:
+    w = _unit(task)
+    assert w is not None
     return Answer(
-        method=f"random search over {len(tried)} episodes",
+        method=method,
         w=w,
         r_squared=_along(w, blocks),
         condition_number=math.inf,
         interval=np.quantile(others, [0.05, 0.95], axis=0),
         steadiness=float((others @ w).mean()),
+        w_of_others=of_others,
     )
+
+
+def _judged(answers: dict[str, Answer], tried: list[tuple[Floats, float]]) -> dict[str, Answer]:
+    """What held-out episodes that pursued nearby tasks say of each answer."""
+    everyone = Neighbours.of(tried)
+    kappa, (_, judges) = everyone.best_kappa(), everyone.split()
+    return {
+        name: dataclasses.replace(
+            answer, expected_return=float(judges.expected(answer.w_of_others, kappa))
+        )
+        for name, answer in answers.items()
+    }
 
 
 def _along(w: Floats, blocks: list[RewardSums]) -> float:
@@ -255,34 +301,3 @@ def _stacked(blocks: tuple[RewardSums, ...]) -> Floats:
 def _unit(w: Floats) -> Floats | None:
     length = float(np.linalg.norm(w))
     return w / length if length > 1e-12 else None
-
-
-def _words(
-    answers: dict[str, Answer], best: str, total: RewardSums, num_episodes: int
-) -> list[str]:
-    """What the numbers mean for somebody who wants a policy."""
-    answer = answers[best]
-    words = []
-    if answer.r_squared >= 0.5:
-        words.append("The reward lies largely in the span of the features.")
-    elif answer.r_squared >= 0.1:
-        words.append("The features carry part of the reward.")
-    else:
-        words.append("The features carry next to nothing of the reward.")
-    if total.num_rewarded < 10 * total.num_features:
-        words.append(
-            f"Only {total.num_rewarded} steps had a reward, few for {total.num_features} features."
-        )
-    if num_episodes < _HELD_OUT:
-        words.append(f"So few episodes ({num_episodes}) leave little to hold out: R^2 flatters.")
-    trusted = "steady" if answer.steadiness >= 0.9 else "unsteady"
-    words.append(
-        f"Trust {answer.method}: it predicts held-out episodes best (R^2 {answer.r_squared:.2f}) and is "
-        f"{trusted} under resampling (mean cosine {answer.steadiness:.2f})."
-    )
-    search = answers.get("random search")
-    if search is not None and answer.r_squared < 0.02:
-        words.append(
-            "With so little explained, random search may be the safer choice: try --evaluate."
-        )
-    return words

@@ -31,6 +31,7 @@ class PhaseTwo:
     seen: Rewarded
     tasks: dict[str, Task]
     scores: list[Scores]
+    rounds: int = 1
 
 
 def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
@@ -55,6 +56,7 @@ def run(
     num_steps: int = protocol.NUM_STEPS,
     num_trials: int = protocol.NUM_TRIALS,
     num_tasks: int | None = None,
+    rounds: int = 1,
     seed: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> PhaseTwo:
@@ -70,6 +72,7 @@ def run(
             config,
             num_episodes=num_episodes,
             num_steps=num_steps,
+            rounds=rounds,
             seed=seed,
             choice=_choice(config, num_tasks, seed),
         )
@@ -78,7 +81,7 @@ def run(
     for result in protocol.judge(agent, config, tasks, num_episodes=num_trials, seed=seed + 1):
         note(f"{result.name}: {result.mean:,.1f} over {len(result.scores)} episodes")
         scores.append(result)
-    return PhaseTwo(seen, tasks, scores)
+    return PhaseTwo(seen, tasks, scores, rounds)
 
 
 def _choice(config: RunConfig, num_tasks: int | None, seed: int) -> Choice | None:
@@ -100,6 +103,7 @@ def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, An
         "num_steps": num_steps,
         "num_rewarded_steps": len(result.seen.reward),
         "num_rewarded_episodes": len(result.seen.episodes),
+        "rounds": result.rounds,
         "num_seen": int(np.count_nonzero(result.seen.reward)),
         "num_trials": len(result.scores[0].scores),
         "epsilon": config.agent.exploration,

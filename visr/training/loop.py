@@ -48,6 +48,7 @@ class Loop:
             self.agent,
             total_updates(config),
             phi_updates=updates_until(config, config.agent.phi_num_steps),
+            bonus_updates=updates_until(config, config.agent.bonus_num_steps),
             micro_batch=config.training.micro_batch,
             device=devices.device(config.training.device),
         )

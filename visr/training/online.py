@@ -57,7 +57,9 @@ class OnlineEvaluation:
         sums.add(self._phi[:size].numpy(), reward)
         inference = self._config.inference
         try:
-            fit = solve(sums, centred=inference.centred, ridge=inference.ridge)
+            fit = solve(
+                sums, centred=inference.centred, ridge=inference.ridge, whitened=inference.whitened
+            )
         except UserError:
             return None
         self._fit = {"r_squared": fit.r_squared, "num_rewarded": float(fit.num_rewarded)}

@@ -49,14 +49,27 @@ class Actor:
             mine.copy_(theirs)
 
     @torch.inference_mode()
-    def collect(self, task: Tensor | None = None) -> Unroll:
-        """Draw a task for every environment, or take the one given, and pursue it for one unroll."""
+    def collect(
+        self,
+        task: Tensor | None = None,
+        *,
+        policies: Tensor | None = None,
+        epsilon: float | None = None,
+    ) -> Unroll:
+        """Draw a task for every environment, or take the one given, and pursue it for one unroll.
+
+        GPI consults sampled neighbours of w, or the policies [P, d] given.
+        """
         agent, length = self._config.agent, self._config.training.unroll_length
         batch, random = self.env.num_envs, self._generator
         w = draw_tasks(agent, batch, random)
         w = w if task is None else task.expand(batch, -1).contiguous()
-        policies = draw_policies(agent, w.expand(length, *w.shape), random)
-        exploits = (torch.rand(length, batch, generator=random) >= agent.exploration).numpy()
+        if policies is None:
+            policies = draw_policies(agent, w.expand(length, *w.shape), random)
+        else:
+            policies = policies.expand(length, batch, *policies.shape)
+        epsilon = agent.exploration if epsilon is None else epsilon
+        exploits = (torch.rand(length, batch, generator=random) >= epsilon).numpy()
         action = torch.randint(self.psi.num_actions, (length, batch), generator=random)
         unroll = self._empty_unroll(length, w, action)
         policies, readout = policies.to(self._device), self.psi.fold(w.to(self._device))

@@ -1,0 +1,48 @@
+"""A batch to learn from, and agents to teach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from gymnasium.spaces import Discrete
+
+from visr import config as configuration
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.ops import sphere
+from visr.types import EnvSpec, Unroll
+
+NewAgent = Callable[..., Visr]
+
+
+@pytest.fixture
+def new_agent() -> NewAgent:
+    """A small agent for 9 states and 4 actions, with these fields of the configuration."""
+
+    def make(**fields: Any) -> Visr:
+        torch.manual_seed(0)
+        fields = {"hidden_sizes": (16, 16), "target_period": 2, **fields}
+        config = configuration.replace(RunConfig(), **fields).agent
+        return Visr(config, EnvSpec(Discrete(9), num_actions=4))
+
+    return make
+
+
+@pytest.fixture
+def unroll() -> Unroll:
+    torch.manual_seed(1)
+    length, batch = 6, 4
+    return Unroll(
+        observation=torch.randint(9, (length + 1, batch)),
+        action=torch.randint(4, (length, batch)),
+        reward=torch.randn(length, batch),
+        terminated=torch.zeros(length, batch, dtype=torch.bool),
+        truncated=torch.zeros(length, batch, dtype=torch.bool),
+        is_reset=torch.zeros(length, batch, dtype=torch.bool),
+        w=sphere.uniform(batch, d=5),
+        previous_action=torch.full((batch,), -1),
+        memory=torch.empty(batch, 0),
+    )

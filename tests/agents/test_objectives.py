@@ -1,0 +1,182 @@
+"""Other objectives for phi: each on a problem whose answer is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from visr import config as configuration
+from visr.agents.objectives.laplacian import _overlap
+from visr.agents.objectives.metra import Metra
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.errors import UserError
+from visr.ops import sphere
+from visr.training.learner import Learner
+from visr.types import Unroll
+
+OTHERS = ("metra", "inverse", "laplacian")
+
+NewAgent = Callable[..., Visr]
+
+
+def walk(batch: int = 64, length: int = 20, seed: int = 0, d: int = 2) -> Unroll:
+    """Unrolls of a walk on a ring of 9 states: actions 0 and 1 step left and right, 2 and 3 stay."""
+    random = torch.Generator().manual_seed(seed)
+    action = torch.randint(4, (length, batch), generator=random)
+    move = torch.tensor([-1, 1, 0, 0])[action]
+    start = torch.randint(9, (1, batch), generator=random)
+    observation = torch.cat([start, start + move.cumsum(dim=0)]) % 9
+    flag = torch.zeros(length, batch, dtype=torch.bool)
+    return Unroll(
+        observation=observation,
+        action=action,
+        reward=torch.zeros(length, batch),
+        terminated=flag,
+        truncated=flag,
+        is_reset=flag,
+        w=sphere.uniform(batch, d=d, generator=random),
+        previous_action=torch.full((batch,), -1),
+        memory=torch.empty(batch, 0),
+    )
+
+
+def trained(new_agent: NewAgent, num_updates: int, **fields: object) -> Visr:
+    settings = {"num_features": 2, "hidden_sizes": (32, 32), "phi_learning_rate": 1e-2}
+    agent = new_agent(**{**settings, "phi_adam_epsilon": 1e-8, **fields})
+    learner = Learner(agent, total_updates=num_updates)
+    for seed in range(num_updates):
+        learner.update(walk(seed=seed, d=agent.config.num_features))
+    return agent
+
+
+def test_slow_features_of_a_ring_are_its_circle(new_agent: NewAgent):
+    # The slowest pair of a ring's Laplacian is (cos, sin) of the angle: equal lengths, equal angles.
+    agent = trained(new_agent, 300, objective="laplacian")
+    with torch.no_grad():
+        phi = agent.phi(torch.arange(9))
+    phi = phi - phi.mean(dim=0)
+    cosines = torch.nn.functional.cosine_similarity(phi, phi.roll(-1, dims=0), dim=-1)
+    assert phi.norm(dim=-1).std() / phi.norm(dim=-1).mean() < 0.2
+    torch.testing.assert_close(cosines, torch.full((9,), 0.766), atol=0.15, rtol=0)  # cos(2 pi / 9)
+
+
+def test_overlap_is_zero_for_orthogonal_features_of_the_right_size():
+    # Four corners of a square, mean square of each coordinate 1/2 = 1/d
+    corners = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]) / 2**0.5
+    assert _overlap(corners.unsqueeze(1)).item() == pytest.approx(0.0, abs=1e-6)
+    assert _overlap(2 * corners.unsqueeze(1)).item() > 0.1
+
+
+def test_inverse_features_tell_the_action(new_agent: NewAgent):
+    agent = trained(new_agent, 150, objective="inverse", num_features=5)
+    probe = walk(seed=1000, d=5)
+    # Four actions of which two look the same (stay): log 2 / 2 nats are left at best.
+    assert agent.losses(probe).phi.item() < 0.45
+
+
+def pursuit(seed: int) -> Unroll:
+    """On a line of 9 states, w with w_0 > 0 walks to its right end and the others to its left."""
+    plain = walk(seed=seed)
+    way = torch.where(plain.w[:, 0] > 0, 1, -1)
+    steps = torch.arange(21).unsqueeze(1) * way
+    return plain._replace(observation=(plain.observation[:1] + steps).clamp(0, 8))
+
+
+def test_temporal_distance_makes_a_line_as_long_as_its_steps(new_agent: NewAgent):
+    settings = {"phi_learning_rate": 1e-2, "phi_adam_epsilon": 1e-8, "hidden_sizes": (32, 32)}
+    agent = new_agent(objective="metra", num_features=2, **settings)
+    learner = Learner(agent, total_updates=400)
+    for seed in range(400):
+        learner.update(pursuit(seed))
+    with torch.no_grad():
+        phi = agent.phi(torch.arange(9))
+    steps = (phi[1:] - phi[:-1]).norm(dim=-1)
+    assert steps.max() < 1.3
+    assert phi[8, 0] - phi[0, 0] > 5  # eight steps of at most 1
+
+
+def test_the_price_of_long_steps_rises_where_they_are_too_long():
+    objective = Metra()
+    long = torch.nn.Embedding.from_pretrained(torch.arange(9.0).unsqueeze(1) * 3.0)
+    short = torch.nn.Embedding.from_pretrained(torch.arange(9.0).unsqueeze(1) * 0.01)
+    prices = []
+    for phi in (long, short):
+        objective.zero_grad()
+        objective(phi, walk(d=1)).loss.backward()
+        assert objective.log_price.grad is not None
+        prices.append(objective.log_price.grad.item())
+    assert prices[0] < 0 < prices[1]  # descent raises the first and lowers the second
+
+
+def test_metras_cumulant_telescopes(new_agent: NewAgent):
+    objective, probe = Metra(), walk(d=2)
+    phi = new_agent(objective="metra", num_features=2).phi
+    cumulant, _ = objective(phi, probe)
+    ends = phi(probe.observation[-1]) - phi(probe.observation[0])
+    torch.testing.assert_close(cumulant.sum(dim=0), ends)
+
+
+@pytest.mark.parametrize("objective", OTHERS)
+def test_no_gradient_of_psis_loss_reaches_phi_or_the_objective(
+    objective: str, unroll: Unroll, new_agent: NewAgent
+):
+    agent = new_agent(objective=objective)
+    agent.losses(unroll).psi.backward()
+    learners = [*agent.phi.parameters(), *agent.objective.parameters()]
+    assert all(p.grad is None for p in learners)
+
+
+@pytest.mark.parametrize("objective", OTHERS)
+def test_an_update_teaches_phi_and_the_objectives_own_parameters(
+    objective: str, unroll: Unroll, new_agent: NewAgent
+):
+    agent = new_agent(objective=objective)
+    before = {k: v.clone() for k, v in agent.state_dict().items()}
+    Learner(agent, total_updates=10).update(unroll)
+    after = agent.state_dict()
+    learnt = [k for k in before if k.startswith(("phi.", "objective."))]
+    assert all(not torch.equal(before[k], after[k]) for k in learnt)
+
+
+@pytest.mark.parametrize("objective", ["visr", "inverse"])
+def test_phi_keeps_its_unit_length_elsewhere(objective: str, new_agent: NewAgent):
+    lengths = new_agent(objective=objective).phi(torch.arange(9)).norm(dim=-1)
+    torch.testing.assert_close(lengths, torch.ones(9))
+
+
+@pytest.mark.parametrize("objective", ["metra", "laplacian"])
+def test_phi_is_free_in_length_where_distances_count(objective: str, new_agent: NewAgent):
+    lengths = new_agent(objective=objective).phi(torch.arange(9)).norm(dim=-1)
+    assert (lengths - 1).abs().max() > 0.1
+
+
+def test_sixty_four_features_learn_too(unroll: Unroll, new_agent: NewAgent):
+    agent = new_agent(num_features=64, objective="laplacian")
+    wide = unroll._replace(w=sphere.uniform(4, d=64))
+    before = {k: v.clone() for k, v in agent.state_dict().items()}
+    Learner(agent, total_updates=10).update(wide)
+    assert any(not torch.equal(before[k], v) for k, v in agent.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"objective": "inverse", "features": "random"},
+        {"objective": "metra", "cumulant": "current"},
+        {"objective": "magic"},
+        {"bonus": "gold"},
+        {"bonus_scale": -1.0},
+        {"task_mix": 1.5},
+    ],
+)
+def test_what_does_not_go_together_is_refused(fields: dict[str, object]):
+    with pytest.raises(UserError):
+        configuration.replace(RunConfig(), **fields)
+
+
+def test_the_default_agent_has_no_parameters_beyond_the_papers(new_agent: NewAgent):
+    names = {name.split(".")[0] for name in new_agent().state_dict()}
+    assert names == {"phi", "psi", "target_psi"}

@@ -1,0 +1,91 @@
+"""Tasks that reward states just visited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from visr.agents import n_step_q, visited
+from visr.agents.draws import Draws
+from visr.agents.visr import Visr
+from visr.ops import sphere
+from visr.types import Unroll
+
+NewAgent = Callable[..., Visr]
+
+
+def new_draws(seed: int = 0) -> Draws:
+    torch.manual_seed(seed)
+    return Draws()
+
+
+def test_tasks_are_unit_vectors():
+    phi = sphere.uniform(40, 16, d=8)
+    w = visited.tasks(phi, 100, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(w.norm(dim=-1), torch.ones(100))
+
+
+def test_a_task_rewards_the_states_it_was_made_of():
+    # Two clusters of states: whatever stretch is rewarded, phi . w is highest in one of them.
+    torch.manual_seed(0)
+    near = sphere.normalise(torch.tensor([1.0, 0, 0, 0]) + 0.1 * torch.randn(20, 4, 4))
+    far = sphere.normalise(torch.tensor([0, 1.0, 0, 0]) + 0.1 * torch.randn(20, 4, 4))
+    phi = torch.cat([near, far], dim=1)
+    w = visited.tasks(phi, 200, torch.Generator().manual_seed(1))
+    gap = (near.flatten(0, 1) @ w.T).mean(dim=0) - (far.flatten(0, 1) @ w.T).mean(dim=0)
+    assert (gap.abs() > 0.1).float().mean() > 0.7
+    assert 0.2 < (gap > 0).float().mean() < 0.8
+
+
+def test_tasks_lie_nearer_to_phi_than_uniform_ones_do():
+    d = 32
+    phi = sphere.uniform(40, 16, d=d, generator=torch.Generator().manual_seed(2))
+    drawn = visited.tasks(phi, 400, torch.Generator().manual_seed(3))
+    even = sphere.uniform(400, d=d, generator=torch.Generator().manual_seed(4))
+    closest = [(phi.flatten(0, 1) @ w.T).amax(dim=0).mean() for w in (drawn, even)]
+    assert closest[0] > closest[1] + 0.05
+
+
+@pytest.mark.parametrize("mix", [0.0, 1.0])
+def test_the_mix_is_the_share_of_unrolls_replaced(mix: float):
+    w, phi = sphere.uniform(50, d=5), sphere.uniform(10, 50, d=5)
+    changed, replaced = visited.relabelled(w, phi, mix, new_draws())
+    assert replaced.float().mean() == mix
+    assert torch.equal(changed, w) == (mix == 0.0)
+
+
+def test_phi_still_infers_the_task_that_was_pursued(unroll: Unroll, new_agent: NewAgent):
+    plain = new_agent()
+    mixed = new_agent(task_distribution="visited", task_mix=1.0)
+    shared = plain.state_dict()
+    mixed.load_state_dict({**mixed.state_dict(), **shared})
+    assert plain.losses(unroll).phi.item() == mixed.losses(unroll).phi.item()
+    assert plain.losses(unroll).psi.item() != mixed.losses(unroll).psi.item()
+
+
+def test_draws_go_on_where_a_checkpoint_left_them():
+    draws = new_draws()
+    draws.next()
+    copy = new_draws(seed=1)
+    copy.load_state_dict({k: v.clone() for k, v in draws.state_dict().items()})
+    ours, theirs = (torch.rand(3, generator=d.next()) for d in (draws, copy))
+    assert torch.equal(ours, theirs)
+    assert not torch.equal(ours, torch.rand(3, generator=draws.next()))
+
+
+def test_returns_of_another_task_end_before_the_first_action_it_would_not_choose(unroll: Unroll):
+    # One feature, w = 1, psi = 8 for action 0 (greedy everywhere), 0 for others; c = 1; gamma = .5; n = 3.
+    # Actions 0, 0, 1, 0, 0, 0: from t = 0 the return uses steps 0 and 1, then bootstraps.
+    psi = torch.zeros(7, 4, 4, 1)
+    psi[:, :, 0] = 8.0
+    action = torch.zeros(6, 4, dtype=torch.int64)
+    action[2] = 1
+    probe = unroll._replace(action=action, w=torch.ones(4, 1))
+    off_policy = torch.tensor([True, True, True, False])
+    target = n_step_q.targets(psi, torch.ones(6, 4, 1), probe, 0.5, 3, off_policy)
+    assert target[0, 0, 0].item() == pytest.approx(1 + 0.5 * (1 + 0.5 * 8))
+    assert target[1, 0, 0].item() == pytest.approx(1 + 0.5 * 8)
+    # The last column pursued w itself: three steps, as ever.
+    assert target[0, 3, 0].item() == pytest.approx(1 + 0.5 * (1 + 0.5 * (1 + 0.5 * 8)))

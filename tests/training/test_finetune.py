@@ -1,0 +1,200 @@
+"""RL on the true reward, from where pre-training ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import visr
+from visr import config as configuration
+from visr import finetuning
+from visr.cli import main
+from visr.config import FinetuneConfig
+from visr.errors import UserError
+from visr.tasks.task import Task
+from visr.training import checkpoint
+from visr.training.finetune import FineTuner
+from visr.training.unroll import Actor
+from visr.types import Unroll
+
+SHORT: dict[str, Any] = {"num_steps": 3_200, "updates_per_round": 2, "checkpoint_every": 1_600}
+
+
+@pytest.fixture(scope="module")
+def pretrained(trained: Path) -> visr.Run:
+    return visr.load(trained)
+
+
+@pytest.fixture
+def task(pretrained: visr.Run) -> Task:
+    return pretrained.infer("goal:2,3")
+
+
+def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
+    agent = finetuning._beginning(run.agent, run.config, FinetuneConfig(**fields))
+    settings = configuration.finetune_settings({**SHORT, **fields})
+    return FineTuner(agent, run.config, settings, task.w, task.w[None], task.reward)
+
+
+def test_the_first_values_are_psi_read_out_at_w(pretrained: visr.Run, task: Task):
+    # argmax Q = argmax psi . w before anything is learnt: the same policy as without fine-tuning.
+    fine = tuner(pretrained, task)
+    unroll = fine._act()
+    with torch.no_grad():
+        q = fine._values(fine.agent.psi, unroll).squeeze(-1)
+    psi = pretrained.successor_features(unroll.observation.numpy(), task.w)
+    np.testing.assert_allclose(q.numpy(), psi @ task.w, atol=1e-5)
+
+
+def test_the_runs_own_agent_is_left_alone(pretrained: visr.Run, task: Task, tmp_path: Path):
+    before = {k: v.clone() for k, v in pretrained.agent.state_dict().items()}
+    better = pretrained.finetune(task, out=tmp_path / "fine", **SHORT)
+    after = pretrained.agent.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    learnt = better.agent.state_dict()
+    assert all(torch.equal(before[k], learnt[k]) for k in before if k.startswith("phi."))
+    assert not torch.equal(before["psi.readout.weight"], learnt["psi.readout.weight"])
+
+
+def test_fine_tuning_learns_a_goal_that_inference_missed(
+    pretrained: visr.Run, task: Task, tmp_path: Path
+):
+    fields = {"num_steps": 32_000, "learning_rate": 1e-3, "updates_per_round": 8}
+    better = pretrained.finetune(task, out=tmp_path / "fine", **fields)
+    content = json.loads(better.directory.finetuned.read_text())
+    before, after = (content[k]["fraction_of_optimal"] for k in ("before", "after"))
+    assert before < 0.3
+    assert after > before + 0.3
+    again = better.evaluate(Task.load(better.directory.task(finetuning.TASK)), gpi=False)
+    assert again.fraction_of_optimal == after
+
+
+def test_from_scratch_begins_with_a_psi_that_knows_nothing_of_the_run(
+    pretrained: visr.Run, task: Task
+):
+    fresh, other = (tuner(pretrained, task, from_scratch=True, seed=s) for s in (0, 1))
+    mine = pretrained.agent.psi.state_dict()["readout.weight"]
+    weights = [f.agent.psi.state_dict()["readout.weight"] for f in (fresh, other)]
+    assert not any(torch.equal(mine, w) for w in weights)
+    assert not torch.equal(*weights)
+
+
+def test_chance_gives_way_to_q_from_scratch_only(
+    pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
+):
+    seen: list[float] = []
+    collect = Actor.collect
+
+    def spy(self: Actor, *others: Any, epsilon: float, **more: Any) -> Unroll:
+        seen.append(epsilon)
+        return collect(self, *others, epsilon=epsilon, **more)
+
+    monkeypatch.setattr(Actor, "collect", spy)
+    for is_fresh in (True, False):
+        tuner(pretrained, task, from_scratch=is_fresh, exploration_steps=10**9)._act()
+    assert seen == [1.0, 0.05]
+
+
+def test_rewards_are_taken_in_the_unit_of_phi_along_w(pretrained: visr.Run, task: Task):
+    # A reward that is exactly 3 phi . w + 2: the unit is 3, the rest 2 / 3 per step.
+    states = np.arange(pretrained.agent.spec.observation_space.n)  # pyright: ignore
+    along = pretrained.features(states) @ task.w
+    exact = dataclasses.replace(task, reward=3 * along + 2)
+    fine = tuner(pretrained, exact)
+    for _ in range(5):
+        fine.replay.add(fine._act())
+    fine._take_unit()
+    assert fine._unit == pytest.approx(3, rel=1e-3)
+    expected = 2 / 3 / (1 - pretrained.config.agent.gamma)
+    assert fine._offset.item() == pytest.approx(expected, rel=1e-2)
+
+
+def test_a_stopped_fine_tuning_ends_as_one_never_stopped(
+    pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    whole = pretrained.finetune(task, out=tmp_path / "whole", **SHORT).directory
+    rounds = FineTuner.round
+
+    def stop(self: FineTuner) -> dict[str, float]:
+        if self.num_steps >= 2_400:  # between two checkpoints
+            raise KeyboardInterrupt
+        return rounds(self)
+
+    monkeypatch.setattr(FineTuner, "round", stop)
+    with pytest.raises(KeyboardInterrupt):
+        pretrained.finetune(task, out=tmp_path / "cut", **SHORT)
+    monkeypatch.undo()
+    cut = finetuning.resume(tmp_path / "cut")
+    (a, counts), (b, others) = (checkpoint.load(checkpoint.newest(r)) for r in (whole, cut))
+    assert counts == others
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    for file in ("metrics.csv", "finetuned.json"):
+        assert (whole.path / file).read_bytes() == (cut.path / file).read_bytes()
+
+
+def test_gpi_consults_the_other_saved_tasks_at_first(trained: Path, tmp_path: Path, task: Task):
+    run = visr.load(trained)
+    other = dataclasses.replace(task, name="other", w=-task.w)
+    agent, settings = run.agent, configuration.finetune_settings(SHORT)
+    made = finetuning.start(
+        tmp_path / "fine", run.config, agent, task, [task, other, task], settings
+    )
+    saved = np.asarray(json.loads(made.finetune.read_text())["saved"])
+    np.testing.assert_array_equal(saved, np.stack([task.w, -task.w]))
+
+
+def test_the_command_line_fine_tunes_and_resumes(
+    trained: Path, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    task.save(tmp_path / "task.json")
+    place, words = str(tmp_path / "fine"), ["--num-steps", "1600", "--updates-per-round", "1"]
+    arguments = ["finetune", str(trained), "--task", str(tmp_path / "task.json")]
+    assert main([*arguments, "--out", place, *words, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["num_steps"] == 1600
+    assert set(content["after"]) == {"fraction_of_optimal", "value"}
+    assert main(["finetune", "--resume", place, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["after"] == content["after"]
+    assert main(["evaluate", place, "task", "--json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ([], "Give a RUN and a --task"),
+        (["--resume", "nowhere"], "There is no run at nowhere"),
+        (["RUN", "--task", "no-such"], "There is no task 'no-such'"),
+        (["RUN", "--task", "TASK", "--num-steps", "0"], "num_steps = 0 is too small"),
+        (["--resume", "RUN"], "was not made by `visr finetune`"),
+        (["--resume", "RUN", "--seed", "3"], "--resume takes everything from the run"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    words: list[str],
+    complaint: str,
+    trained: Path,
+    task: Task,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    task.save(tmp_path / "task.json")
+    places = {"RUN": str(trained), "TASK": str(tmp_path / "task.json")}
+    assert main(["finetune", *(places.get(word, word) for word in words)]) == 2
+    said = capsys.readouterr().err
+    assert complaint in said
+    assert said.count("\n") == 1
+
+
+def test_a_task_without_a_reward_cannot_be_fine_tuned_on_the_grid(
+    pretrained: visr.Run, task: Task, tmp_path: Path
+):
+    bare = dataclasses.replace(task, reward=None)
+    with pytest.raises(UserError, match="carries no reward"):
+        pretrained.finetune(bare, out=tmp_path / "fine")
+    assert not (tmp_path / "fine").exists()

@@ -1,0 +1,242 @@
+"""The rewarded phase that changes weights: drives a `FineTuner`, and writes a run of its own."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+
+from visr import config as configuration
+from visr import envs
+from visr.agents.visr import Visr
+from visr.config import GRID, FinetuneConfig, RunConfig
+from visr.envs.world import GridWorld
+from visr.errors import UserError
+from visr.pretraining import Observer, Status
+from visr.run_dir import RunDir, append_rows, forget_rows_after, read_json, write_bytes, write_json
+from visr.tasks import exact, families, protocol
+from visr.tasks.task import Task
+from visr.training import checkpoint, devices
+from visr.training.crew import spec_of
+from visr.training.finetune import FineTuner
+from visr.training.loop import new_agent
+
+FORMAT = 1
+_LOG_EVERY = 2_000
+_COLUMNS = ("loss", "reward", "return")
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """All that decides a fine-tuning, as finetune.json holds it."""
+
+    settings: FinetuneConfig
+    task: Task
+    saved: NDArray[np.float64]
+    """[P, d], the tasks that GPI consults at first: w and the run's others."""
+
+    def save(self, run: RunDir) -> None:
+        content = {
+            "format": FORMAT,
+            "settings": dataclasses.asdict(self.settings),
+            "saved": self.saved.tolist(),
+            "task": self.task.name,
+        }
+        write_json(run.finetune, content)
+        self.task.save(run.task(TASK))
+
+    @classmethod
+    def load(cls, run: RunDir) -> _Plan:
+        content = read_json(run.finetune)
+        task = Task.load(run.task(TASK))
+        try:
+            if content["format"] != FORMAT:
+                raise ValueError(f"its format is {content['format']!r}")
+            settings = configuration.finetune_settings(dict(content["settings"]))
+            saved = np.asarray(content["saved"], dtype=np.float64)
+            if saved.ndim != 2 or saved.shape[1] != len(task.w) or not np.isfinite(saved).all():
+                raise ValueError("its saved tasks do not fit")
+        except (KeyError, TypeError, ValueError) as error:
+            raise UserError(f"{run.finetune} is damaged ({error}); fine-tune anew.") from None
+        return cls(settings, task, saved)
+
+
+TASK = "task"
+"""The name of the task within a fine-tuned run."""
+
+
+def start(
+    path: Path,
+    config: RunConfig,
+    agent: Visr,
+    task: Task,
+    saved: list[Task],
+    settings: FinetuneConfig,
+    observe: Observer | None = None,
+) -> RunDir:
+    """Fine-tune a copy of the agent on the task's reward into a new run directory."""
+    _require_reward(config, task)
+    others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
+    plan = _Plan(settings, task, np.stack([task.w, *others]))
+    agent = _beginning(agent, config, settings)
+    before = worth(agent, config, task)
+    run = RunDir.create(path, config)
+    plan.save(run)
+    tuner = _tuner(agent, config, plan)
+    _save(run, tuner)
+    write_json(run.finetuned, _result(config, plan, tuner, before, None))
+    return _train(run, config, plan, tuner, before, observe)
+
+
+def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
+    """Go on from the newest checkpoint, to the same end as if never stopped."""
+    run = RunDir.open(path)
+    if not run.finetune.is_file():
+        raise UserError(
+            f"{run.path} was not made by `visr finetune`; `visr pretrain --resume` resumes it."
+        )
+    config, plan = run.config(), _Plan.load(run)
+    newest = checkpoint.newest(run)
+    tensors, counts = checkpoint.load(newest)
+    spec = spec_of(envs.make_vec(config, 1))
+    agent = devices.prepared(Visr(config.agent, spec).requires_grad_(False), config.training)
+    tuner = _tuner(agent, config, plan)
+    with checkpoint.fitting(newest):
+        tuner.load_state(tensors, counts)
+        for piece in run.replay_pieces():
+            if int(piece.stem) > tuner.num_steps:
+                piece.unlink()
+            else:
+                tuner.replay.restore(_piece(piece))
+    forget_rows_after(run.metrics, tuner.num_steps)
+    before = read_json(run.finetuned).get("before")
+    return _train(run, config, plan, tuner, before, observe)
+
+
+def worth(agent: Visr, config: RunConfig, task: Task) -> dict[str, Any]:
+    """What w's own policy is worth: exactly on the grid, by 30 whole episodes elsewhere."""
+    agent = agent.requires_grad_(False)
+    if config.env == GRID:
+        world = GridWorld.from_config(config.grid)
+        result = families.evaluate(agent, world, task, exact.GAMMA, gpi=False)
+        return {"fraction_of_optimal": result.fraction_of_optimal, "value": result.value}
+    scores = protocol.try_task(agent, config, task.name, protocol.always(task), gpi=False)
+    error = scores.standard_error
+    return {
+        "mean": scores.mean,
+        "standard_error": error if np.isfinite(error) else None,
+        "human_normalised": scores.human_normalised,
+        "scores": scores.scores,
+    }
+
+
+def _beginning(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
+    """A copy to train: as pre-trained, or with a psi that has learnt nothing."""
+    agent = copy.deepcopy(agent)
+    if settings.from_scratch:
+        seeded = configuration.replace(config, seed=settings.seed)
+        fresh = new_agent(seeded, agent.spec).psi
+        agent.psi.load_state_dict(fresh.state_dict())
+    return agent
+
+
+def _tuner(agent: Visr, config: RunConfig, plan: _Plan) -> FineTuner:
+    reward = plan.task.reward if config.env == GRID else None
+    return FineTuner(agent, config, plan.settings, plan.task.w, plan.saved, reward)
+
+
+def _train(
+    run: RunDir,
+    config: RunConfig,
+    plan: _Plan,
+    tuner: FineTuner,
+    before: Any,
+    observe: Observer | None,
+) -> RunDir:
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(devices.num_threads(config.training))
+    torch.set_flush_denormal(True)
+    try:
+        _rounds(run, plan.settings, tuner, observe)
+    finally:
+        torch.set_num_threads(num_threads)
+        torch.set_flush_denormal(False)
+    after = worth(tuner.agent, config, plan.task)
+    write_json(run.finetuned, _result(config, plan, tuner, before, after))
+    return run
+
+
+def _rounds(
+    run: RunDir, settings: FinetuneConfig, tuner: FineTuner, observe: Observer | None
+) -> None:
+    reports: list[dict[str, float]] = []
+    while not tuner.is_done:
+        then = tuner.num_steps
+        reports.append(tuner.round())
+        now = tuner.num_steps
+        is_due = now // settings.checkpoint_every > then // settings.checkpoint_every
+        # A row is written at every checkpoint, so that a resumed run averages over the same rounds.
+        if is_due or tuner.is_done or now // _LOG_EVERY > then // _LOG_EVERY:
+            row = _means(reports)
+            append_rows(
+                run.metrics,
+                ["num_steps", *_COLUMNS],
+                [[now, *(row.get(c, "nan") for c in _COLUMNS)]],
+            )
+            reports = []
+            if observe:
+                observe(
+                    Status(now, settings.num_steps, {}, {"mean_return": row.get("return", 0.0)})
+                )
+        if is_due or tuner.is_done:
+            tuner.restart_forgetful_environments()
+            _save(run, tuner)
+
+
+def _means(reports: list[dict[str, float]]) -> dict[str, float]:
+    columns = {c: [r[c] for r in reports if c in r] for c in _COLUMNS}
+    return {c: sum(values) / len(values) for c, values in columns.items() if values}
+
+
+def _save(run: RunDir, tuner: FineTuner) -> None:
+    """The replay's new piece first: a checkpoint must find all that came before it."""
+    if piece := tuner.replay.take_new():
+        write_bytes(run.replay_piece(tuner.num_steps), safetensors.torch.save(piece))
+    checkpoint.save(run, *tuner.state(), num_steps=tuner.num_steps)
+
+
+def _piece(path: Path) -> dict[str, torch.Tensor]:
+    try:
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError) as error:
+        raise UserError(f"{path} is damaged ({error}); fine-tune anew.") from None
+
+
+def _result(
+    config: RunConfig, plan: _Plan, tuner: FineTuner, before: Any, after: Any
+) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "env": config.env,
+        "task": plan.task.name,
+        "from_scratch": plan.settings.from_scratch,
+        "num_steps": tuner.num_steps,
+        "num_updates": tuner.num_updates,
+        "seed": plan.settings.seed,
+        "before": before,
+        "after": after,
+    }
+
+
+def _require_reward(config: RunConfig, task: Task) -> None:
+    if config.env == GRID and task.reward is None:
+        raise UserError(
+            f"The task `{task.name}` carries no reward to learn from; infer it from one of the grid's own."
+        )

@@ -1,0 +1,232 @@
+"""Scores over training: Figure 2a, and a small panel for every game."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from visr.report import curves, scores, style
+from visr.report.collection.drawing import Drawing, colour, dashes
+from visr.report.collection.entries import agent_name
+from visr.report.collection.runs import Run, short_count
+from visr.report.collection.suites import Suite, name_of
+from visr.report.load import Floats
+from visr.report.style import Theme
+
+_POINTS = 80  # along the horizontal axis
+_ACROSS = 5  # panels beside one another
+_CELL, _GAP = 1.0, 0.32  # a panel's width and height, and the room between panels
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Normalised scores over steps: one array [seeds, points] for each agent and game."""
+
+    steps: Floats
+    by_agent: dict[str, dict[str, Floats]]
+    """By the paper's name of an agent, then by game."""
+
+
+def collect(suite: Suite, agents: set[str] | None = None) -> Curves:
+    """Every run's smoothed online scores at common steps; nan before its first and after its last."""
+    runs = [run for run in suite.runs if run.online and (agents is None or run.agent in agents)]
+    last = max((float(run.online["num_steps"][-1]) for run in runs), default=0.0)
+    steps = np.linspace(0, last, _POINTS + 1)[1:] if last else np.zeros(0)
+    found: dict[str, dict[str, list[Floats]]] = {}
+    for run in runs:
+        line = _line(suite, run, steps)
+        name = agent_name(run)
+        found.setdefault(name, {}).setdefault(run.env, []).append(line)
+    return Curves(
+        steps,
+        {
+            a: {g: np.array(lines) for g, lines in sorted(of.items())}
+            for a, of in sorted(found.items())
+        },
+    )
+
+
+def _line(suite: Suite, run: Run, steps: Floats) -> Floats:
+    """One run's normalised running mean at the given steps."""
+    at, line = run.online["num_steps"], scores.smoothed(run.online)
+    known = np.isfinite(line)
+    if not known.any():
+        return np.full(len(steps), np.nan)
+    spacing = steps[0] if len(steps) else 0.0
+    shown = np.interp(steps, at[known], line[known])
+    outside = (steps < at[known][0]) | (steps > at[known][-1] + spacing)
+    return np.where(outside, np.nan, _normalised(suite, run.env, shown))
+
+
+def _normalised(suite: Suite, game: str, line: Floats) -> Floats:
+    zero, one = suite.normalised(0.0, game), suite.normalised(1.0, game)
+    return zero + (one - zero) * line
+
+
+def over_training(suite: Suite) -> Drawing | None:
+    """Figure 2a: the median over games while training goes on, with and without GPI."""
+    names = {"visr", "visr-no-gpi", "rf-visr", "rf-visr-no-gpi"}
+    found = collect(suite, names)
+    if not found.by_agent or not suite.is_normalised:
+        return None
+    lines = {agent: _median(found, agent) for agent in found.by_agent}
+    rows = [
+        (agent, float(step), float(mid), float(low), float(high))
+        for agent, (middle, least, most) in lines.items()
+        for step, mid, low, high in zip(found.steps, middle, least, most, strict=True)
+        if np.isfinite(mid)
+    ]
+    if not rows:
+        return None
+    num_games = max(len(of) for of in found.by_agent.values())
+    return Drawing(
+        f"{suite.key}_figure_2a",
+        "Score with and without GPI over training (Figure 2a)",
+        f"Median score over {num_games} games during training: "
+        + "; ".join(f"{agent} ends at {_last(line[0]):.1f}" for agent, line in lines.items()),
+        f"Median over games ({num_games} here) of the {suite.unit} of the rewarded environments, "
+        "each game averaged over seeds; the band reaches from the lowest to the highest seed. "
+        "Solid: with GPI; dashed: without.",
+        lambda theme: _draw_over_training(theme, found.steps, lines, suite.unit),
+        ("agent", "num_steps", "median", "lowest_seed", "highest_seed"),
+        rows,
+    )
+
+
+def _median(found: Curves, agent: str) -> tuple[Floats, Floats, Floats]:
+    """Over games: of the means over seeds, and of the worst and best single seeds."""
+    by_game = list(found.by_agent[agent].values())
+    num_seeds = min(len(lines) for lines in by_game)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # steps that no run has reached are nan
+        middle = np.median([np.nanmean(lines, axis=0) for lines in by_game], axis=0)
+        single = [np.median([lines[s] for lines in by_game], axis=0) for s in range(num_seeds)]
+        return middle, np.nanmin(single, axis=0), np.nanmax(single, axis=0)
+
+
+def _last(line: Floats) -> float:
+    known = line[np.isfinite(line)]
+    return float(known[-1]) if known.size else float("nan")
+
+
+def _draw_over_training(
+    theme: Theme, steps: Floats, lines: dict[str, tuple[Floats, Floats, Floats]], unit: str
+) -> Figure:
+    figure = Figure(figsize=(style.WIDTH, 2.9))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.085, right=0.76, bottom=0.14, top=0.95)
+    ends = []
+    for agent, (middle, low, high) in lines.items():
+        paint = colour(theme, agent)
+        axes.fill_between(steps, low, high, color=paint, alpha=0.15, lw=0)
+        axes.plot(steps, middle, color=paint, ls=dashes(agent), lw=1.6)
+        ends.append((_last(middle), f"{agent} {style.number(_last(middle), 1)}", paint))
+    axes.axhline(0, color=theme.rule, lw=0.7, zorder=0)
+    curves.finish(axes, steps)
+    low, high = axes.get_ylim()
+    curves.label_ends(axes, ends, gap=0.065 * (high - low), top=high)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.set_ylabel(f"median {unit}", fontsize=7.5)
+    return figure
+
+
+def every_game(suite: Suite) -> Drawing | None:
+    """A small panel a game: every agent's mean over seeds, each panel with its own scale."""
+    found = collect(suite)
+    games = sorted({game for of in found.by_agent.values() for game in of})
+    lines = {(agent, game): _mean(of[game]) for agent, of in found.by_agent.items() for game in of}
+    lines = {which: line for which, line in lines.items() if np.isfinite(line).any()}
+    if not lines:
+        return None
+    rows = [
+        (agent, name_of(game), float(step), float(value))
+        for (agent, game), line in lines.items()
+        for step, value in zip(found.steps, line, strict=True)
+        if np.isfinite(value)
+    ]
+    unit = suite.unit
+    return Drawing(
+        f"{suite.key}_learning_curves",
+        "Every game over training",
+        f"Learning curves of {len(games)} games, a panel each.",
+        f"The {unit} while training goes on, up to {short_count(found.steps[-1])} steps: means "
+        "over seeds of the running mean of finished episodes. Each panel runs from its own "
+        "lowest to its own highest score, which are written beside it; the fine line is 0"
+        + (", what a random player scores." if suite.is_normalised else "."),
+        lambda theme: _draw_panels(theme, games, found.steps, lines),
+        ("agent", "game", "num_steps", "score"),
+        rows,
+    )
+
+
+def _mean(lines: Floats) -> Floats:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.nanmean(lines, axis=0)
+
+
+def _draw_panels(
+    theme: Theme, games: list[str], steps: Floats, lines: dict[tuple[str, str], Floats]
+) -> Figure:
+    """All panels in one pair of axes: sixty of matplotlib's own would take seconds."""
+    down = -(-len(games) // _ACROSS)
+    height = 0.35 + 1.02 * down
+    figure = Figure(figsize=(style.WIDTH, height))
+    axes = figure.subplots()
+    figure.subplots_adjust(left=0.005, right=0.995, bottom=0.02, top=1 - 0.3 / height)
+    axes.set_axis_off()
+    pitch = _CELL + _GAP
+    axes.set_xlim(0, _ACROSS * pitch - _GAP + 0.02)
+    axes.set_ylim(-(down * pitch) + 0.12, 0.0)
+    for place, game in enumerate(games):
+        left, bottom = (place % _ACROSS) * pitch, -(place // _ACROSS) * pitch - _CELL
+        own = {agent: line for (agent, g), line in lines.items() if g == game}
+        _panel(axes, theme, (left, bottom), name_of(game), steps, own)
+    agents = sorted({agent for agent, _ in lines})
+    _legend(figure, theme, agents, 1 - 0.12 / height)
+    return figure
+
+
+def _panel(
+    axes: Axes,
+    theme: Theme,
+    corner: tuple[float, float],
+    name: str,
+    steps: Floats,
+    own: dict[str, Floats],
+) -> None:
+    left, bottom = corner
+    values = np.concatenate([line[np.isfinite(line)] for line in own.values()] or [np.zeros(1)])
+    low, high = float(values.min(initial=0.0)), float(values.max(initial=0.0))
+    span = (high - low) or 1.0
+    tall = 0.74 * _CELL
+    zero = bottom + tall * (0 - low) / span
+    axes.plot([left, left + _CELL], [zero, zero], color=theme.rule, lw=0.6, zorder=0)
+    for agent, line in own.items():
+        x, y = left + _CELL * steps / steps[-1], bottom + tall * (line - low) / span
+        axes.plot(x, y, color=colour(theme, agent), ls=dashes(agent), lw=1.0)
+    size = 6.5 if len(name) <= 11 else 5.4
+    axes.text(left, bottom + 0.84 * _CELL, name, fontsize=size, fontweight="bold", color=theme.ink)
+    note = {"fontsize": 5.5, "color": theme.muted, "ha": "right"}
+    axes.text(left + _CELL, bottom + 0.84 * _CELL, _short(high), **note)
+    if low < 0:
+        axes.text(left + _CELL, bottom - 0.09, _short(low), **note)
+
+
+def _short(x: float) -> str:
+    return style.number(x, 0 if abs(x) >= 10 else 1)
+
+
+def _legend(figure: Figure, theme: Theme, agents: list[str], height: float) -> None:
+    marks = [Line2D([], [], color=colour(theme, a), ls=dashes(a), lw=1.4) for a in agents]
+    figure.legend(
+        marks, agents, loc="upper left", bbox_to_anchor=(0.0, height + 0.1 / figure.get_figheight()),
+        ncols=min(len(agents), 6), frameon=False, fontsize=6.5, labelcolor=theme.muted,
+        handlelength=1.8, columnspacing=1.2, borderaxespad=0,
+    )  # fmt: skip

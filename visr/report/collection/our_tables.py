@@ -1,0 +1,217 @@
+"""Tables that the paper lacks: robust statistics, claims, every game, and published scores summed up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from visr import games, published, statistics
+from visr.report.collection.entries import Entry
+from visr.report.collection.paper_tables import how_much
+from visr.report.collection.suites import Part, Suite, name_of
+from visr.report.collection.table import DASH, Row, Table, fixed
+from visr.statistics import Improvement, Interval
+
+_BOOTSTRAP = (
+    f"In brackets, {100 * statistics.LEVEL:g} % intervals from a bootstrap stratified by game "
+    f"({statistics.REPLICATES:,} replicates); none where a game has one seed only. IQM is the "
+    "interquartile mean over all runs: the mean of the middle half."
+)
+
+
+def robust(suite: Suite) -> list[Table]:
+    """IQM, median and mean with intervals, for every part of the suite with anything in it."""
+    return [_robust(suite, part) for part in suite.parts if _has_any(suite, part)]
+
+
+def _has_any(suite: Suite, part: Part) -> bool:
+    return any((entry.key, part.key) in suite.aggregates for entry in suite.entries)
+
+
+def _robust(suite: Suite, part: Part) -> Table:
+    rows = []
+    for entry in suite.entries:
+        found = suite.aggregates.get((entry.key, part.key))
+        if found is None:
+            continue
+        cells = [
+            f"{entry.key.name} ({how_much(suite, entry)})",
+            _within(found.iqm, found.iqm_interval),
+            _within(found.median, found.median_interval),
+            _within(found.mean, found.mean_interval),
+            f"{found.num_above_random}",
+            f"{found.num_at_75}",
+            f"{found.num_at_100}",
+        ]
+        rows.append(Row(tuple(cells), is_ours=True))
+    return Table(
+        name=f"{suite.key}_robust_{part.key}",
+        title=f"{suite.title}, {part.title}: IQM, median and mean with intervals",
+        caption=f"{suite.scale_words} {_BOOTSTRAP} {part.note}".strip(),
+        columns=("Algorithm", "IQM", "Mdn", "M", ">0", "≥75 %", "≥100 %"),
+        rows=tuple(rows),
+    )
+
+
+def _within(value: float, interval: Interval | None) -> str:
+    if interval is None:
+        return fixed(value)
+    return f"{fixed(value)} [{fixed(interval.low)}, {fixed(interval.high)}]"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One of the paper's claims, as a contest of two lines."""
+
+    words: str
+    better: str
+    """Name of an entry, such as `NSQ @10M`; without an @, of an agent after it has met rewards."""
+    worse: str
+
+
+CLAIMS = (
+    Claim("Learned features beat random ones", "GPI VISR", "GPI RF VISR"),
+    Claim("Learned features beat random ones, without GPI", "VISR", "RF VISR"),
+    Claim("GPI helps", "GPI VISR", "VISR"),
+    Claim("Regression beats random search on the same data", "GPI VISR", "GPI VISR by search"),
+    Claim("VISR beats Q-DIAYN with 5 skills", "GPI VISR", "Q-DIAYN-5"),
+    Claim("VISR beats Q-DIAYN with 50 skills", "GPI VISR", "Q-DIAYN-50"),
+    Claim("Pre-training beats as many rewarded steps from scratch", "GPI VISR", "NSQ @100k"),
+    Claim("Pre-training beats 10 times as many rewarded steps", "GPI VISR", "NSQ @1M"),
+    Claim("Pre-training beats 100 times as many rewarded steps", "GPI VISR", "NSQ @10M"),
+    Claim("What was learnt is worth more than chance", "GPI VISR", "Random @0"),
+)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """A claim, and what these runs say of it."""
+
+    claim: Claim
+    better: Entry
+    worse: Entry
+    found: Improvement
+    games_ahead: int
+    """Games in which the mean of the first is higher."""
+
+
+def contests(suite: Suite) -> list[Contest]:
+    """The claims that both sides of were run, on the games that both played."""
+    entries: dict[str, Entry] = {}
+    for entry in sorted(suite.entries, key=lambda e: e.key.num_steps):
+        entries[entry.key.name] = entry
+        if entry.key.interaction != "0":
+            entries[entry.key.algorithm] = entry
+    found = []
+    for claim in CLAIMS:
+        better, worse = entries.get(claim.better), entries.get(claim.worse)
+        if better is None or worse is None:
+            continue
+        shared = [game for game in better.scores if game in worse.scores]
+        if shared:
+            found.append(_contest(claim, better, worse, shared))
+    return found
+
+
+def _contest(claim: Claim, better: Entry, worse: Entry, shared: list[str]) -> Contest:
+    x, y = ([_array(entry, game) for game in shared] for entry in (better, worse))
+    ahead = int(sum(better.mean(game) > worse.mean(game) for game in shared))
+    return Contest(claim, better, worse, statistics.improvement(x, y), ahead)
+
+
+def _array(entry: Entry, game: str) -> statistics.Floats:
+    return np.array([entry.scores[game][seed] for seed in sorted(entry.scores[game])])
+
+
+def claims(suite: Suite) -> Table | None:
+    """The paper's claims in plain words; None where no two sides were run."""
+    rows = [
+        Row(
+            (
+                c.claim.words,
+                f"{c.better.key.name} > {c.worse.key.name}",
+                _within(c.found.probability, c.found.interval),
+                f"{c.games_ahead} of {c.found.num_games}",
+                c.found.verdict,
+            ),
+            is_ours=True,
+        )
+        for c in contests(suite)
+    ]
+    if not rows:
+        return None
+    return Table(
+        name=f"{suite.key}_claims",
+        title=f"{suite.title}: the paper's claims",
+        caption=(
+            "P is the probability that a run of the first beats a run of the second on a game "
+            f"drawn at random, ties counting half, with its {100 * statistics.LEVEL:g} % "
+            "stratified bootstrap interval. A claim holds where the whole interval lies above "
+            "one half, does not hold where it lies below, and otherwise, or with a single seed, "
+            "there is not enough evidence. Games ahead compares means over seeds."
+        ),
+        columns=("Claim", "Compared", "P", "Games ahead", "Verdict"),
+        words=frozenset({1, 4}),
+        rows=tuple(rows),
+    )
+
+
+def game_scores(suite: Suite) -> Table | None:
+    """Every game's mean raw score and its deviation over seeds, a column an entry."""
+    entries = [entry for entry in suite.entries if entry.scores]
+    if not entries:
+        return None
+    rows = []
+    for game in suite.games:
+        cells = [name_of(game), *(_raw(entry, game) for entry in entries)]
+        rows.append(Row(tuple(cells), is_ours=True))
+    return Table(
+        name=f"{suite.key}_games",
+        title=f"{suite.title}: raw scores, game by game",
+        caption="Means over seeds of mean raw scores of whole episodes, ± the standard deviation over seeds.",
+        columns=("Game", *(_column(entry, entries) for entry in entries)),
+        rows=tuple(rows),
+    )
+
+
+def _column(entry: Entry, entries: list[Entry]) -> str:
+    """Its name; with its steps where the same agent trained for several numbers of them."""
+    alike = [e for e in entries if e.key.name == entry.key.name]
+    return (
+        entry.key.name if len(alike) == 1 else f"{entry.key.name} ({entry.key.num_steps:,} steps)"
+    )
+
+
+def _raw(entry: Entry, game: str) -> str:
+    if game not in entry.scores:
+        return DASH
+    scores = list(entry.scores[game].values())
+    mean = fixed(float(np.mean(scores)), 1)
+    return f"{mean} ± {np.std(scores, ddof=1):.1f}" if len(scores) > 1 else mean
+
+
+def published_scores() -> Table:
+    """What our arithmetic makes of other people's published scores, game by game."""
+    rows = []
+    for scores in published.scores():
+        cells = [f"{scores.algorithm} @{scores.interaction} {scores.unit.replace('_', ' ')}"]
+        for subset in games.subsets():
+            of = {game: {0: x} for game, x in scores.normalised(subset).items()}
+            found = statistics.aggregate(of)
+            cells += [
+                fixed(found.median),
+                fixed(found.mean),
+                f"{found.num_at_75}",
+                f"{found.num_games}",
+            ]
+        rows.append(Row(tuple(cells)))
+    notes = " ".join(subset.note for subset in games.subsets() if subset.note)
+    return Table(
+        name="published_scores",
+        title="Published scores, summed up by this code",
+        caption=f"Human-normalised; N is how many of the games have a published score. {notes}",
+        columns=("Algorithm", *("Mdn", "M", ">H", "N") * 3),
+        rows=tuple(rows),
+        groups=tuple((subset.title, 4) for subset in games.subsets()),
+    )

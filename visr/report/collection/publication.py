@@ -1,0 +1,199 @@
+"""From many runs to tables, figures and one page: read everything, draw everything, and only then write."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from visr.config import GRID
+from visr.errors import UserError
+from visr.report import load, pictures
+from visr.report.collection import contests, curves, grid, page, spreads
+from visr.report.collection import entries as lines
+from visr.report.collection import our_tables as ours
+from visr.report.collection import paper_tables as paper
+from visr.report.collection.drawing import finished
+from visr.report.collection.page import Chapter
+from visr.report.collection.runs import Run, Trouble, read
+from visr.report.collection.suites import Suite, sort
+from visr.report.collection.table import Table
+from visr.report.pictures import Picture
+from visr.run_dir import RunDir, write_bytes
+
+_PORTRAIT = ("features", "rewards", "values")
+
+
+@dataclass(frozen=True, eq=False)
+class Collection:
+    """All that was found below a directory."""
+
+    root: Path
+    runs: list[Run]
+    troubles: list[Trouble]
+    suites: list[Suite]
+    grid_lines: list[grid.Line]
+    grid: Suite | None
+
+
+def gather(root: Path) -> Collection:
+    """Every run read and sorted; a UserError where there is nothing to tell of."""
+    runs, troubles = read(root)
+    found, doubles = lines.gather(runs)
+    grid_lines, odd = grid.gather(root, runs)
+    troubles = [*troubles, *doubles, *odd]
+    if not runs and not grid_lines:
+        raise UserError(_nothing(root, troubles))
+    suites = sort([run for run in runs if run.env != GRID], found)
+    return Collection(root, runs, troubles, suites, grid_lines, grid.suite(runs))
+
+
+def write(root: Path, out: Path | None = None) -> dict[str, Any]:
+    """Everything there is to tell of the runs below `root`, into `out` (default: its report/); sum it up."""
+    found = gather(root)
+    chapters = [_chapter(suite) for suite in found.suites]
+    if found.grid_lines:
+        chapters.append(_grid_chapter(found))
+    chapters.append(_published())
+    told = summary(found)
+    target = RunDir(root).report if out is None else out
+    html = page.html(root, found.runs, found.troubles, chapters)
+    for name, content in _files(chapters, told).items():
+        write_bytes(target / name, content)
+    write_bytes(target / "index.html", html.encode())
+    return {"page": str(target / "index.html"), **told}
+
+
+def _nothing(root: Path, troubles: Sequence[Trouble]) -> str:
+    if troubles:
+        return (
+            f"Nothing below {root} can be reported on; the first of {len(troubles)} damaged runs "
+            f"is {troubles[0].name}: {troubles[0].sentence}"
+        )
+    return (
+        f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
+        "one that holds several."
+    )
+
+
+def _chapter(suite: Suite) -> Chapter:
+    full = [paper.table_1(suite)] if suite.is_normalised else []
+    robust, claims = ours.robust(suite), ours.claims(suite)
+    folded = [paper.appendix(suite)] if suite.is_normalised else []
+    full += robust[-1:] + ([claims] if claims else [])  # the widest part; the others wait folded
+    folded += robust[:-1]
+    by_game = ours.game_scores(suite)
+    if by_game is not None:
+        (folded if suite.is_normalised else full).append(by_game)
+    drawings = [
+        spreads.intervals(suite),
+        spreads.profiles(suite),
+        curves.over_training(suite),
+        contests.regression_or_search(suite),
+        contests.frames_of_dqn(suite),
+        curves.every_game(suite),
+    ]
+    plates = tuple(finished(drawing) for drawing in drawings if drawing is not None)
+    return Chapter(suite.key, suite.title, page.words_of(suite), tuple(full), tuple(folded), plates)
+
+
+def _grid_chapter(found: Collection) -> Chapter:
+    tables = [grid.table(found.grid_lines)]
+    drawings = [grid.over_training(found.grid_lines)]
+    if found.grid is not None:
+        tables += [*ours.robust(found.grid), ours.claims(found.grid)]
+        drawings.insert(0, spreads.intervals(found.grid))
+    return Chapter(
+        "grid",
+        "Grid world",
+        "Every state is known here, so policies are valued exactly.",
+        tuple(table for table in tables if table is not None),
+        (),
+        tuple(finished(drawing) for drawing in drawings if drawing is not None),
+        _portrait(found.runs),
+    )
+
+
+def _portrait(runs: Sequence[Run]) -> tuple[Picture, ...]:
+    """The paper's three grid figures, of the first run that has what they show: VISR's, if there is one."""
+    for run in sorted(runs, key=lambda run: run.agent != "visr"):
+        if run.env == GRID and RunDir(run.path).portrait.exists():
+            try:
+                drawn = pictures.draw(load.record(run.path))
+            except UserError:
+                continue  # of another version, or damaged: its own report says so
+            return tuple(
+                dataclasses.replace(drawn[name], caption=f"{run.name}: {drawn[name].caption}")
+                for name in _PORTRAIT
+            )
+    return ()
+
+
+def _published() -> Chapter:
+    words = (
+        "Nothing here was run by us: scores as others published them, put through the same code."
+    )
+    return Chapter("published", "Published scores", words, (ours.published_scores(),), (), ())
+
+
+def _files(chapters: Sequence[Chapter], told: dict[str, Any]) -> dict[str, bytes]:
+    """All but the page, by their names below the report."""
+    files: dict[str, bytes] = {}
+    for chapter in chapters:
+        tables: list[Table] = [*chapter.tables, *chapter.folded]
+        for table in tables:
+            files |= {f"tables/{name}": text.encode() for name, text in table.files().items()}
+        for plate in chapter.plates:
+            files |= {f"figures/{name}": content for name, content in plate.files().items()}
+        files |= {f"figures/{picture.file}": picture.png for picture in chapter.pictures}
+    files["aggregates.json"] = (json.dumps(told, indent=2) + "\n").encode()
+    return files
+
+
+def summary(found: Collection) -> dict[str, Any]:
+    """JSON-able: what the tables say."""
+    suites = [*found.suites, *([found.grid] if found.grid else [])]
+    return {
+        "directory": str(found.root),
+        "num_runs": len(found.runs),
+        "num_counted": sum(run.has_score for run in found.runs),
+        "left_out": {
+            **{run.name: run.state for run in found.runs if not run.has_score},
+            **{trouble.name: trouble.sentence for trouble in found.troubles},
+        },
+        "suites": {suite.key: _suite_summary(suite) for suite in suites},
+    }
+
+
+def _suite_summary(suite: Suite) -> dict[str, Any]:
+    return {
+        "unit": suite.unit,
+        "aggregates": [
+            {
+                "algorithm": key.algorithm,
+                "interaction": key.interaction,
+                "num_steps": key.num_steps,
+                "games": part,
+                **dataclasses.asdict(found),
+            }
+            for (key, part), found in suite.aggregates.items()
+        ],
+        "claims": [
+            {
+                "claim": contest.claim.words,
+                "better": contest.better.key.name,
+                "worse": contest.worse.key.name,
+                **dataclasses.asdict(contest.found),
+                "games_ahead": contest.games_ahead,
+                "verdict": contest.found.verdict,
+            }
+            for contest in ours.contests(suite)
+        ],
+        "scores": {
+            f"{entry.key.name}, {entry.key.num_steps} steps": entry.scores
+            for entry in suite.entries
+        },
+    }

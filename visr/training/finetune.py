@@ -1,0 +1,184 @@
+"""RL on the true reward: Q(s, a) = psi(s, a, w) . w to begin with, then n-step Q-learning with replay."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Adam
+
+from visr import config as configuration
+from visr import envs
+from visr.agents import n_step_q
+from visr.agents.values import along
+from visr.agents.visr import Visr
+from visr.config import FinetuneConfig, RunConfig
+from visr.training.learner import load_moments, moments, within
+from visr.training.replay import Replay
+from visr.training.unroll import Actor
+from visr.types import Unroll
+
+_WARM_UP = 2_000
+"""Steps before the first update: enough to see in which unit rewards come."""
+_SMALLEST_UNIT = 0.1
+_LONGEST_GRADIENT = 10.0
+
+
+class FineTuner:
+    """Trains an agent's psi, read out at one w, on a scalar reward; phi and w stay as they are.
+
+    Rewards are divided by `unit`, the slope of r against phi . w, and `offset` takes up a constant, so that
+    the first Q is as near to the reward's as the features permit. From scratch the unit is 1.
+    """
+
+    def __init__(
+        self,
+        agent: Visr,
+        config: RunConfig,
+        settings: FinetuneConfig,
+        w: NDArray,
+        saved: NDArray,
+        reward: NDArray | None,
+    ) -> None:
+        self.agent, self.settings, self._gamma = agent, settings, config.agent.gamma
+        self._clips = config.inference.clip_rewards and reward is None
+        self._device = agent.device
+        self._w = torch.as_tensor(w, dtype=torch.float32)
+        self._policies = torch.as_tensor(saved, dtype=torch.float32)
+        """[P, d]: w itself and the other tasks that GPI consults at first."""
+        self._cells = None if reward is None else torch.as_tensor(reward, dtype=torch.float32)
+        acting = configuration.replace(
+            config, unroll_length=settings.unroll_length, gpi=False, epsilon=settings.epsilon
+        )
+        env = envs.make_vec(config, settings.num_envs)
+        self.actor = Actor(acting, env, agent.psi, settings.seed)
+        self.replay = Replay(max(settings.replay_steps // settings.unroll_length, 1))
+        self._target = copy.deepcopy(agent.psi).requires_grad_(False)
+        self._offset = nn.Parameter(torch.zeros((), device=self._device))
+        agent.psi.requires_grad_(True)
+        self._optimiser = Adam(
+            [*agent.psi.parameters(), self._offset], lr=settings.learning_rate, eps=1e-5, fused=True
+        )
+        self._random = torch.Generator().manual_seed(settings.seed)
+        self.num_steps = self.num_updates = 0
+        self._unit = 1.0
+        self._returns = torch.zeros(settings.num_envs)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rewarded steps are spent."""
+        return self.num_steps >= self.settings.num_steps
+
+    def round(self) -> dict[str, float]:
+        """One unroll of every environment, then some updates on all that is remembered."""
+        unroll = self._act()
+        self.replay.add(unroll)
+        was_warm = self.num_steps >= _WARM_UP
+        self.num_steps += unroll.num_steps
+        report = self._describe(unroll)
+        if self.num_steps < min(_WARM_UP, self.settings.num_steps):
+            return report
+        if not was_warm and not self.settings.from_scratch:
+            self._take_unit()
+        losses = [self._update() for _ in range(self.settings.updates_per_round)]
+        return {**report, "loss": float(torch.stack(losses).mean())}
+
+    def _act(self) -> Unroll:
+        """At first by GPI over saved tasks with psi as it came; later by Q; from scratch from chance to Q."""
+        settings, consults = self.settings, self.num_steps < self.settings.gpi_steps
+        if settings.from_scratch or not consults:
+            self.actor.refresh(self.agent.psi)
+        epsilon = settings.epsilon
+        if settings.from_scratch and settings.exploration_steps:
+            left = max(0.0, 1 - self.num_steps / settings.exploration_steps)
+            epsilon = max(epsilon, left)
+        policies = self._policies if consults and not settings.from_scratch else self._w[None]
+        unroll = self.actor.collect(self._w, policies=policies, epsilon=epsilon)
+        if self._cells is not None:
+            unroll = unroll._replace(reward=self._cells[unroll.observation[1:]])
+        return unroll
+
+    @torch.no_grad()
+    def _take_unit(self) -> None:
+        """r ~ unit * phi . w + rest, by least squares on what was met so far."""
+        seen = self.replay.all()
+        assert seen is not None
+        happened = ~seen.is_reset
+        x = (self.agent.phi(seen.observation[1:].to(self._device)).cpu() @ self._w)[happened]
+        r = self._clipped(seen.reward)[happened]
+        spread = float((x - x.mean()).square().mean())
+        slope = float(((x - x.mean()) * (r - r.mean())).mean()) / max(spread, 1e-12)
+        self._unit = max(slope, _SMALLEST_UNIT) if bool(r.any()) else 1.0
+        rest = float(r.mean()) / self._unit - float(x.mean())
+        self._offset.fill_(rest / (1 - self._gamma))
+
+    def _update(self) -> Tensor:
+        """One gradient step on the squared n-step error."""
+        settings = self.settings
+        unroll = self.replay.sample(settings.batch_size, self._random).to(self._device)
+        scalar = unroll._replace(w=unroll.w.new_ones(unroll.num_unrolls, 1))
+        reward = self._clipped(unroll.reward).unsqueeze(-1) / self._unit
+        with torch.no_grad():
+            future = self._values(self._target, unroll)
+            target = n_step_q.targets(future, reward, scalar, self._gamma, settings.n_step)
+        loss = n_step_q.loss(self._values(self.agent.psi, unroll), target, scalar)
+        self._optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.agent.psi.parameters(), _LONGEST_GRADIENT)
+        self._optimiser.step()
+        self.num_updates += 1
+        if self.num_updates % settings.target_period == 0:
+            self._target.load_state_dict(self.agent.psi.state_dict())
+        return loss.detach()
+
+    def _values(self, psi: Any, unroll: Unroll) -> Tensor:
+        """Q = psi . w + offset as one feature: [T + 1, B, actions, 1]"""
+        w = self._w.to(self._device)
+        return (along(psi, unroll) @ w + self._offset).unsqueeze(-1)
+
+    def _clipped(self, reward: Tensor) -> Tensor:
+        return reward.clamp(-1, 1) if self._clips else reward
+
+    def _describe(self, unroll: Unroll) -> dict[str, float]:
+        """The mean reward of the round, and the mean return of the episodes that ended in it."""
+        finished: list[float] = []
+        for reward, is_reset in zip(unroll.reward, unroll.is_reset, strict=True):
+            finished += self._returns[is_reset].tolist()
+            self._returns = torch.where(is_reset, 0.0, self._returns + reward)
+        report = {"reward": float(n_step_q.mean_over_steps(unroll.reward, unroll))}
+        if finished:
+            report["return"] = sum(finished) / len(finished)
+        return report
+
+    def restart_forgetful_environments(self) -> None:
+        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
+        if not self.actor.remembers:
+            self.actor.restart(self.num_steps)
+            self._returns = torch.zeros_like(self._returns)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """All but what the replay holds; the agent is where any run keeps it, so that it loads as one."""
+        tensors = {f"learner.agent.{k}": v for k, v in self.agent.state_dict().items()}
+        tensors |= {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        tensors |= {f"target.{k}": v for k, v in self._target.state_dict().items()}
+        tensors |= {f"actor.{k}": v for k, v in self.actor.state().items()}
+        tensors |= {f"acting.{k}": v for k, v in self.actor.psi.state_dict().items()}
+        tensors |= {"offset": self._offset.detach(), "random": self._random.get_state()}
+        tensors |= {"unit": torch.tensor(self._unit, dtype=torch.float64), "returns": self._returns}
+        return tensors, {"num_steps": self.num_steps, "num_updates": self.num_updates}
+
+    def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
+        """The inverse of `state`."""
+        self.num_steps, self.num_updates = counts["num_steps"], counts["num_updates"]
+        self.agent.load_state_dict(within(tensors, "learner.agent."))
+        self._target.load_state_dict(within(tensors, "target."))
+        self.actor.psi.load_state_dict(within(tensors, "acting."))
+        self.actor.load_state(within(tensors, "actor."), self.num_steps)
+        with torch.no_grad():
+            self._offset.copy_(tensors["offset"])
+        load_moments(self._optimiser, within(tensors, "adam."))
+        self._random.set_state(tensors["random"])
+        self._unit, self._returns = float(tensors["unit"]), tensors["returns"]

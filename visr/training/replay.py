@@ -1,0 +1,51 @@
+"""Unrolls kept for learning from them again: the newest so many steps, drawn evenly."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+from visr.training.loop import joined
+from visr.types import Unroll
+
+
+class Replay:
+    """Single unrolls in order of arrival; what is new since the last checkpoint is known apart."""
+
+    def __init__(self, num_unrolls: int) -> None:
+        self._kept: deque[Unroll] = deque(maxlen=num_unrolls)
+        self._new: list[Unroll] = []
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, unroll: Unroll) -> None:
+        """Keep every environment's unroll as one of its own."""
+        self._append(unroll)
+        self._new.append(unroll)
+
+    def _append(self, unroll: Unroll) -> None:
+        for index in range(unroll.num_unrolls):
+            self._kept.append(unroll.part(index, index + 1))
+
+    def sample(self, count: int, random: torch.Generator) -> Unroll:
+        """`count` unrolls, each drawn evenly from all that are kept."""
+        chosen = torch.randint(len(self._kept), (count,), generator=random).tolist()
+        batch = joined([self._kept[index] for index in chosen])
+        assert batch is not None
+        return batch
+
+    def all(self) -> Unroll | None:
+        """Everything that is kept, as one batch."""
+        return joined(list(self._kept))
+
+    def take_new(self) -> dict[str, Tensor]:
+        """What was added since the last call: a piece for the disk."""
+        piece, self._new = joined(self._new), []
+        return {} if piece is None else {k: v.contiguous() for k, v in piece._asdict().items()}
+
+    def restore(self, piece: dict[str, Tensor]) -> None:
+        """Put a piece back, in the order of the pieces."""
+        self._append(Unroll(**piece))
