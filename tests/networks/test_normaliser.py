@@ -89,7 +89,9 @@ def test_a_layer_without_it_sees_the_numbers_themselves():
 
 def agent(tiny: Any, **fields: Any) -> Visr:
     space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    return new_agent(tiny(env="CartPole-v1", hidden_sizes=(8, 8), **fields), EnvSpec(space, 2))
+    agent = new_agent(tiny(env="CartPole-v1", hidden_sizes=(8, 8), **fields), EnvSpec(space, 2))
+    assert isinstance(agent, Visr)
+    return agent
 
 
 def test_statistics_are_saved_with_the_weights_and_restored(tiny: Any):

@@ -37,7 +37,7 @@ def task(pretrained: visr.Run) -> Task:
 
 
 def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
-    agent = finetuning._beginning(run.agent, run.config, FinetuneConfig(**fields))
+    agent = finetuning._beginning(run.visr, run.config, FinetuneConfig(**fields))
     settings = configuration.finetune_settings({**SHORT, **fields})
     return FineTuner(agent, run.config, settings, task.w, task.w[None], task.reward)
 
@@ -141,7 +141,7 @@ def test_a_stopped_fine_tuning_ends_as_one_never_stopped(
 def test_gpi_consults_the_other_saved_tasks_at_first(trained: Path, tmp_path: Path, task: Task):
     run = visr.load(trained)
     other = dataclasses.replace(task, name="other", w=-task.w)
-    agent, settings = run.agent, configuration.finetune_settings(SHORT)
+    agent, settings = run.visr, configuration.finetune_settings(SHORT)
     made = finetuning.start(
         tmp_path / "fine", run.config, agent, task, [task, other, task], settings
     )
