@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test lint format bench model clean
+.PHONY: help setup demo test browser lint format bench model soak clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one, for example: make setup PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up .venv (a few minutes the first time) ..."
 	@"$(PYTHON)" -m venv $(CLEAR) .venv
-	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,export,minatar,video]"
+	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,explorer,export,minatar,video]"
 	@pwd -P > $@
 
 demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of it set-up)
@@ -36,8 +36,14 @@ demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a rep
 	$(BIN)/visr evaluate runs/demo
 	$(BIN)/visr report runs/demo
 
-test: lint ## run the static checks, then every test
+test: lint browser ## run the static checks, then every test
 	$(BIN)/python -m pytest
+
+browser: ## find Chromium for the explorer's tests, or install it where apt and root permit
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update -qq && \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
+	} > /dev/null || echo "NO CHROMIUM, and it cannot be installed here: the explorer's browser tests WILL NOT RUN." >&2
 
 lint: $(STAMP) ## run the static checks only (ruff, pyright)
 	$(BIN)/ruff check
@@ -53,6 +59,9 @@ bench: $(STAMP) ## measure training speed on the grid world against the limit of
 
 model: $(STAMP) ## pack a run as a model of the package: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
 	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --preset "$(PRESET)" --about "$(ABOUT)" --precision "$(or $(PRECISION),float32)"
+
+soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while its processes are killed
+	$(BIN)/python experiments/cluster_soak.py --json runs/soak.json
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

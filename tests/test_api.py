@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 import visr
 from visr.cli import main
+from visr.tasks import protocol
 from visr.training import checkpoint
 
 SOURCE = Path(visr.__file__).parent
@@ -400,3 +402,21 @@ def test_an_environment_of_the_users_own_is_found_where_they_stand(
     )
     assert refused.returncode == 2
     assert "VISR_TRUST=meadow_of_mine" in refused.stderr
+
+
+def test_a_skill_is_what_the_command_line_plays_under_that_seed(run: visr.Run):
+    w = protocol.uniform_tasks(run.config.agent.num_features, 7)()
+    np.testing.assert_allclose(run.skill(7).w, w, rtol=1e-6)
+    assert run.skill(7).name == "skill:7"
+
+
+def test_a_direction_of_ones_own_is_brought_to_unit_length(run: visr.Run):
+    task = run.skill([3, 0, 4, 0, 0], name="mine")
+    np.testing.assert_allclose(task.w, [0.6, 0, 0.8, 0, 0])
+    assert task.name == "mine"
+
+
+@pytest.mark.parametrize("w", [[1, 2], [0] * 5, [math.nan] * 5, "abcde", [[1] * 5], -1, 2**40])
+def test_a_direction_that_points_nowhere_is_refused(run: visr.Run, w: Any):
+    with pytest.raises(visr.UserError):
+        run.skill(w)

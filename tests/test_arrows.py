@@ -30,7 +30,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": {"config", "errors", "games", "published", "run_dir", "statistics", "tasks"},
     "presets": {"config", "errors"},
     "baselines": {"config", "envs", "errors", "networks", "ops", "run_dir", "tasks"},
-    "pretraining": {"agents", "baselines", "config", "errors", "run_dir", "tasks", "training"},
+    "cluster": {"agents", "config", "envs", "errors", "training", "types"},
+    "pretraining": {
+        *("agents", "baselines", "cluster", "config", "errors", "run_dir", "tasks", "training"),
+    },
     "finetuning": {
         *("agents", "config", "envs", "errors", "pretraining", "run_dir", "tasks", "training"),
     },
@@ -40,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {
         *(
             "agents",
+            "cluster",
             "config",
             "envs",
             "errors",
@@ -52,9 +56,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "presets",
         *("pretraining", "run_dir", "tasks", "training", "types"),
     },
+    "explorer": {"api", "config", "envs", "errors", "ops", "run_dir", "tasks"},
     "bench": {
         *(
             "agents",
+            "api",
             "config",
             "envs",
             "games",
@@ -63,6 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "pretraining",
             "report",
             "run_dir",
+            "tasks",
             "training",
             "types",
         ),
@@ -82,8 +89,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "training",
     },
     "commands": {
-        *("api", "baselines", "bench", "config", "envs", "errors", "finetuning", "models"),
-        *("presets", "pretraining", "report", "reproduce", "run_dir", "tasks"),
+        *("api", "baselines", "bench", "config", "envs", "errors", "explorer", "finetuning"),
+        *("models", "presets", "pretraining", "report", "reproduce", "run_dir", "tasks"),
     },
     "cli": {"commands", "errors"},
     "__init__": {"api", "errors"},
@@ -139,6 +146,12 @@ def test_the_floor_plan_has_no_circle():
         ready = {room for room, needs in MAY_IMPORT.items() if room not in done and needs <= done}
         assert ready, f"a circle among {sorted(set(MAY_IMPORT) - done)}"
         done |= ready
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_only_the_cluster_imports_ray(path: Path):
+    modules = {name.split(".")[0] for name, _ in imports(path)}
+    assert "ray" not in modules or room_of(path) == "cluster"
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if room_of(p) in LIGHT_ROOMS], ids=str)

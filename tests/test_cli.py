@@ -21,8 +21,8 @@ import pytest
 from visr import config as configuration
 from visr import presets
 from visr.cli import main
-from visr.commands import infer
 from visr.run_dir import RunDir
+from visr.tasks import shelf
 
 VERBS = (
     "pretrain",
@@ -32,6 +32,7 @@ VERBS = (
     "task",
     "export",
     "report",
+    "explore",
     "bench",
     "doctor",
     "list",
@@ -124,7 +125,7 @@ def test_defaults_follow_the_environment_wherever_it_stands_in_the_line(
 
     seen = []
 
-    def start(_path: Any, config: configuration.RunConfig, _observe: Any) -> None:
+    def start(_path: Any, config: configuration.RunConfig, _observe: Any, _cluster: Any) -> None:
         seen.append(config)
         raise UserError("enough")
 
@@ -296,7 +297,8 @@ def test_help_of_a_command_names_its_options(verb: str):
     assert f"usage: visr {verb}" in answer.out
     options = importlib.import_module(f"visr.commands.{verb}").Options
     names = {f.name for f in dataclasses.fields(options)} - set(configuration.SECTIONS)
-    names |= set(configuration.field_names()) if verb == "pretrain" else set()
+    names |= {*configuration.field_names(), "cluster"} if verb == "pretrain" else set()
+    names -= {"where"}  # what --cluster says
     positional = {"run": "RUN", "env": "ENV", "what": ""}
     positional |= {"task": {"names": "..."}, "evaluate": {"task": "TASK"}}.get(verb, {})
     positional |= {"task": "TASK", "out": "FILE.onnx"} if verb == "export" else {}
@@ -340,7 +342,7 @@ def test_ctrl_c_outside_training_is_130(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_names_of_tasks_are_plain_file_names(text: str, name: str):
-    assert infer.slug(text) == name
+    assert shelf.slug(text) == name
 
 
 def shell(

@@ -39,7 +39,7 @@ def test_the_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
     verbs = [words[1] for words in commands]
     assert verbs[:4] == ["pretrain", "infer", "evaluate", "report"]
     assert verbs[4:8] == ["pretrain", "evaluate", "play", "report"]
-    assert verbs[8:] == ["doctor", "pretrain", "infer", "infer", "export"]
+    assert verbs[8:] == ["doctor", "pretrain", "infer", "infer", "export", "pretrain"]
     for _, verb, *words in commands:
         arguments = ["smoke" if word == "demo" else word for word in words]
         assert main([verb, *arguments, *_smaller(verb, words)]) == 0, words
@@ -55,6 +55,8 @@ def _smaller(verb: str, words: list[str]) -> tuple[str, ...]:
     if verb == "pretrain" and pacman:
         rest = ("--num-rewarded-envs", "1", "--max-episode-frames", "600", "--num-threads", "1")
         return (*few, *rest)
+    if verb == "pretrain" and "--cluster" in words:
+        return ("--num-steps", "1280")
     if verb == "pretrain" and "CartPole-v1" in words:
         return (*few, "--recorded-steps", "500")
     if verb == "evaluate" and pacman:

@@ -24,6 +24,7 @@ from visr.policy import Policy
 from visr.run_dir import RunDir, slug
 from visr.tasks import (
     exact,
+    expression,
     families,
     infer,
     methods,
@@ -36,7 +37,7 @@ from visr.tasks import (
 )
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.recording import RewardFunction
-from visr.tasks.task import Task
+from visr.tasks.task import Task, direction
 from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
 from visr.training.learner import within
@@ -50,10 +51,13 @@ def pretrain(
     *,
     preset: str | None = None,
     out: str | Path | None = None,
+    cluster: str | None = None,
     observe: pretraining.Observer | None = None,
     **fields: Any,
 ) -> Run:
     """Pre-train without rewards and return the run; `fields` are any of the configuration's.
+
+    `cluster` trains on Ray: "local" starts it here, "auto" or "ray://host:port" joins one that runs.
 
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
@@ -61,12 +65,17 @@ def pretrain(
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
     envs.trust(env)
-    return Run(pretraining.start(path, config, observe))
+    return Run(pretraining.start(path, config, observe, cluster))
 
 
-def resume(path: str | Path, *, observe: pretraining.Observer | None = None) -> Run:
+def resume(
+    path: str | Path,
+    *,
+    cluster: str | None = None,
+    observe: pretraining.Observer | None = None,
+) -> Run:
     """Go on with a run that was stopped or killed, to the end it would have had."""
-    return Run(pretraining.resume(path, observe=observe))
+    return Run(pretraining.resume(path, observe=observe, cluster=cluster))
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
@@ -198,6 +207,19 @@ class Run:
             known = ", ".join(["best", *compared.answers])
             raise UserError(f"There is no method {method!r} for this reward; there are {known}.")
         return sources.task_of(compared.answers[chosen], compared, name, self.config.env)
+
+    def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
+        """A task that needs no reward: the random skill of that seed, or the direction w itself, [d]."""
+        d = self.config.agent.num_features
+        if isinstance(which, int):
+            if not 0 <= which < 2**31:
+                raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
+            w = protocol.uniform_tasks(d, which)()
+            return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
+        w = np.asarray(which)
+        if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
+            raise UserError(f"A direction of this run is {d} finite numbers, not {_short(which)}.")
+        return direction(w, name or "direction", self.config.env)
 
     def recording(self) -> recording.Recording:
         """The reward-free sample that the run keeps; made now if it is not there yet."""
@@ -361,6 +383,11 @@ def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) ->
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()
     return model.num_steps
+
+
+def _short(value: Any) -> str:
+    """At most 60 characters of a value, for a sentence about it."""
+    return expression.short(" ".join(str(value).split()))
 
 
 def is_general(reward: Any) -> bool:

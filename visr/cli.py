@@ -19,6 +19,7 @@ _VERBS = {
     "export": "write a task's policy as an ONNX file",
     "reproduce": "run the paper's experiments from a ledger: grid, minatar or atari",
     "report": "draw a run, or tabulate many: figures and one HTML page",
+    "explore": "open a page on a run: paint rewards, watch tasks, compare skills",
     "bench": "measure speed against the bare cost of the matrix products",
     "doctor": "say whether an environment fits",
     "list": "name environments, presets, rewards, models",

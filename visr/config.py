@@ -196,7 +196,7 @@ class TrainingConfig:
     num_processes: int = 1
     """Processes: one learns and acts for a group, the others act; results do not depend on it."""
     num_actor_groups: int = 1
-    """Groups that the environments act in: one beside the learner, the others in the other processes."""
+    """Groups that the environments act in: one beside the learner, the others elsewhere; Ray's actors."""
     device: str = "auto"
     """Where the networks live: cpu, cuda, cuda:1, ...; `auto` is a GPU where there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -236,6 +236,28 @@ class InferenceConfig:
 
 
 @dataclass(frozen=True)
+class ClusterConfig:
+    """How `--cluster` shares out the work; every group of environments is an actor, a process of its own."""
+
+    max_staleness: int = 0
+    """Updates by which weights may be outdated when their unroll is learnt from; 0 goes in rounds."""
+    publish_every: int = 1
+    """Updates between publications of the weights; rounds publish when they end."""
+    unroll_timeout: float = 300.0
+    """Seconds after which an actor that has not finished its unroll is replaced."""
+    cpus_per_actor: float = 1.0
+    """CPUs that an actor asks for."""
+    gpus_per_actor: float = 0.0
+    """GPUs that an actor asks for; a share lets several use one."""
+    num_learners: int = 1
+    """Learners that share every batch and add up their gradients."""
+    cpus_per_learner: float = 1.0
+    """CPUs that a learner asks for; with `num_threads` = 0 also its threads."""
+    gpus_per_learner: float = 0.0
+    """GPUs that a learner asks for."""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Everything that determines a run."""
 
@@ -248,6 +270,7 @@ class RunConfig:
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
 
 @dataclass(frozen=True)
@@ -286,7 +309,10 @@ class FinetuneConfig:
     """Decides all random draws."""
 
 
-SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference")
+SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference", "cluster")
+
+RESOURCES = ("cpus_per_actor", "gpus_per_actor", "cpus_per_learner", "gpus_per_learner")
+"""Fields that only say how much of a cluster its processes ask for."""
 
 _AT_LEAST: dict[str, float] = {
     "height": 1,
@@ -330,6 +356,13 @@ _AT_LEAST: dict[str, float] = {
     "replay_steps": 1,
     "gpi_steps": 0,
     "exploration_steps": 0,
+    "max_staleness": 0,
+    "publish_every": 1,
+    "cpus_per_actor": 0,
+    "gpus_per_actor": 0,
+    "num_learners": 1,
+    "cpus_per_learner": 0,
+    "gpus_per_learner": 0,
 }
 _POSITIVE = (
     "constant_reward",
@@ -338,6 +371,7 @@ _POSITIVE = (
     "phi_learning_rate",
     "phi_adam_epsilon",
     "learning_rate",
+    "unroll_timeout",
 )
 _FRACTIONS = ("epsilon", "gamma", "task_mix", "sticky_actions", "repeat_probability")
 _ENV = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[^:\s]+", re.ASCII)
@@ -348,6 +382,8 @@ _SIZES = (
     *("unroll_length", "bonus_neighbours"),
     *("num_processes", "num_actor_groups", "frame_skip", "noop_max", "micro_batch", "num_threads"),
     *("num_rewarded_envs", "rewarded_window", "num_skills", "curiosity_size"),
+    *("max_staleness", "publish_every", "num_learners", "cpus_per_actor", "gpus_per_actor"),
+    *("cpus_per_learner", "gpus_per_learner"),
 )
 _LARGEST_SIZE = 10**6
 """Of what is held in memory, and of a hidden layer: a slip of the finger, not a wish."""
@@ -405,6 +441,7 @@ def validated(config: RunConfig) -> RunConfig:
             f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
             f"{left}; every group needs an environment, so give at most that many groups."
         )
+    _check_cluster(config.cluster, training)
     return config
 
 
@@ -430,6 +467,32 @@ def _check_objective(agent: AgentConfig) -> None:
             "cumulant = 'current' does not go with objective = 'metra', whose cumulant is the difference "
             "of two states; leave it out."
         )
+
+
+def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
+    """What must fit together for learners to share batches and for actors never to wait for each other."""
+    size, stale, every = training.batch_size, cluster.max_staleness, cluster.publish_every
+    if size % cluster.num_learners:
+        raise UserError(
+            f"num_learners = {cluster.num_learners} cannot share batch_size = {size} evenly; "
+            "give a divisor of it."
+        )
+    if every > max(stale, 1):
+        raise UserError(
+            f"publish_every = {every} makes weights older than max_staleness = {stale} permits; "
+            f"give --max-staleness {every} or more."
+        )
+    most = (stale - every + 1) * size
+    if stale and (largest := largest_group(training)) > most:
+        raise UserError(
+            f"max_staleness = {stale} is too small for {largest} environments per actor, of which at most "
+            f"{most} could act at a time; raise it, or --num-actor-groups."
+        )
+
+
+def largest_group(training: TrainingConfig) -> int:
+    """Environments of the largest group."""
+    return math.ceil((training.num_envs - training.num_rewarded_envs) / training.num_actor_groups)
 
 
 def trainable(config: RunConfig) -> RunConfig:
@@ -488,6 +551,7 @@ def _section_class(section: str) -> type:
         "agent": AgentConfig,
         "training": TrainingConfig,
         "inference": InferenceConfig,
+        "cluster": ClusterConfig,
     }[section]
 
 

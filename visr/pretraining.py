@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -25,7 +26,12 @@ from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows, writ
 from visr.tasks import families, portrait, recording, skills
 from visr.training import checkpoint
 from visr.training.learner import within
-from visr.training.loop import Loop
+from visr.training.loop import Loop, Setback, TrainingLoop
+
+log = logging.getLogger("visr")
+
+_MOST_SETBACKS = 3
+"""From one and the same checkpoint: then it is not bad luck."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class Status:
     total_steps: int
     metrics: dict[str, float]
     evaluation: dict[str, float]
+    vitals: dict[str, float] = field(default_factory=dict)
+    """Of the cluster, if there is one."""
 
 
 Observer = Callable[[Status], None]
@@ -44,19 +52,26 @@ Observer = Callable[[Status], None]
 class Stopped(Exception):
     """Training was asked to stop, and did so cleanly."""
 
-    def __init__(self, signal_number: int, run: RunDir, saved_steps: int) -> None:
+    def __init__(self, signal_number: int, run: RunDir, saved_steps: int, where: str = "") -> None:
+        there = f" --cluster {where}" if where else ""
         super().__init__(
             f"Stopped; the run is saved as of step {saved_steps:,}. "
-            f"Go on with `visr pretrain --resume {run.path}`."
+            f"Go on with `visr pretrain --resume {run.path}{there}`."
         )
         self.signal_number = signal_number
 
 
-def start(path: str | Path, config: RunConfig, observe: Observer | None = None) -> RunDir:
-    """Pre-train from nothing into a new run directory."""
+def start(
+    path: str | Path,
+    config: RunConfig,
+    observe: Observer | None = None,
+    cluster: str | None = None,
+) -> RunDir:
+    """Pre-train from nothing into a new run directory, here or on a Ray cluster."""
     if config.agent.algorithm in BASELINES:
         return _train_baseline(RunDir.create(path, config))
-    with contextlib.closing(Loop(config)) as loop:
+    RunDir(path).refuse_taken()  # before a cluster is troubled
+    with _loop(config, cluster) as loop:
         run = RunDir.create(path, config)
         try:
             _save_beginning(run, loop)
@@ -80,7 +95,37 @@ def _train_baseline(run: RunDir) -> RunDir:
     return run
 
 
-def _record(run: RunDir, loop: Loop) -> None:
+@contextlib.contextmanager
+def _loop(
+    config: RunConfig, cluster: str | None, num_processes: int | None = None
+) -> Iterator[TrainingLoop]:
+    """The loop of one machine, or that of a cluster."""
+    if cluster is None:
+        if config.cluster.max_staleness or config.cluster.num_learners > 1:
+            raise UserError(
+                f"max_staleness = {config.cluster.max_staleness} and num_learners = "
+                f"{config.cluster.num_learners} have a meaning only on a cluster; add --cluster local."
+            )
+        with contextlib.closing(Loop(config, num_processes)) as loop:
+            yield loop
+        return
+    try:
+        import visr.cluster.loop
+        import visr.cluster.session
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise UserError(
+            '--cluster needs Ray; install it with `pip install "visr[cluster]"`.'
+        ) from None
+    with (
+        visr.cluster.session.joined(cluster, visr.cluster.session.needs(config)),
+        contextlib.closing(visr.cluster.loop.ClusterLoop(config, cluster)) as loop,
+    ):
+        yield loop
+
+
+def _record(run: RunDir, loop: TrainingLoop) -> None:
     """Keep a reward-free sample, where observations are small; the grid needs none: its states are known."""
     config, num_steps = loop.config, loop.config.inference.recorded_steps
     wanted = num_steps and config.env != GRID and not run.recorded.exists()
@@ -90,33 +135,40 @@ def _record(run: RunDir, loop: Loop) -> None:
         recording.save(run.recorded, recording.record(loop.agent, config, num_steps))
 
 
-def _save_beginning(run: RunDir, loop: Loop) -> None:
+def _save_beginning(run: RunDir, loop: TrainingLoop) -> None:
     loop.restart_forgetful_environments()  # as a resumed run will
     checkpoint.save(run, *loop.state(), num_steps=0)
 
 
 def resume(
-    path: str | Path, num_processes: int | None = None, observe: Observer | None = None
+    path: str | Path,
+    num_processes: int | None = None,
+    observe: Observer | None = None,
+    cluster: str | None = None,
 ) -> RunDir:
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
-    config = run.config()
-    if config.agent.algorithm in BASELINES:
+    if run.config().agent.algorithm in BASELINES:
         return _train_baseline(run)
     recorder = Recorder(run)
-    with contextlib.closing(Loop(config, num_processes)) as loop:
+    with _loop(run.config(), cluster, num_processes) as loop:
         if not run.checkpoints() and not run.metrics.exists():  # killed before anything was learnt
             _save_beginning(run, loop)
-        newest = checkpoint.newest(run)
-        tensors, counts = checkpoint.load(newest)
-        with checkpoint.fitting(newest):
-            recorder.load_state(within(tensors, "recorder."))
-            loop.load_state(tensors, counts)
-        for file in (run.metrics, run.timing, run.evaluation, run.online):
-            forget_rows_after(file, loop.num_learned_steps)
+        _restore(run, loop, recorder)
         _train(run, loop, recorder, observe)
         _record(run, loop)
     return run
+
+
+def _restore(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
+    """Back to the newest checkpoint, and nothing written after it remains."""
+    newest = checkpoint.newest(run)
+    tensors, counts = checkpoint.load(newest)
+    with checkpoint.fitting(newest):
+        recorder.load_state(within(tensors, "recorder."))
+        loop.load_state(tensors, counts)
+    for file in (run.metrics, run.timing, run.vitals, run.evaluation, run.online):
+        forget_rows_after(file, loop.num_learned_steps)
 
 
 class Recorder:
@@ -126,10 +178,11 @@ class Recorder:
         self._run, self._sums, self._count = run, {}, 0
         self.latest: dict[str, float] = {}
         self.latest_online: dict[str, float] = {}
+        self.latest_vitals: dict[str, float] = {}
         self._board: Any = None
         self._since = (time.perf_counter(), -1)
 
-    def add(self, metrics: list[dict[str, Tensor]]) -> None:
+    def add(self, metrics: Sequence[Mapping[str, SupportsFloat]]) -> None:
         """Take in the reports of some updates."""
         for report in metrics:
             for name, value in report.items():
@@ -155,6 +208,16 @@ class Recorder:
             row = {"num_steps": num_steps, **row}
             append_rows(self._run.online, list(row), [list(row.values())])
             self.plot({f"online/{k}": v for k, v in self.latest_online.items()}, num_steps)
+
+    def write_vitals(self, num_steps: int, row: dict[str, float]) -> None:
+        """How the cluster fared, if there is one; a clock is in it, so it has a file of its own."""
+        if row:
+            self.latest_vitals = row
+            columns = ["num_steps", *row]
+            append_rows(
+                self._run.vitals, columns, [[num_steps, *(f"{v:.6g}" for v in row.values())]]
+            )
+            self.plot({f"cluster/{k}": v for k, v in row.items()}, num_steps)
 
     def _refuse_divergence(self, num_steps: int) -> None:
         lost = [name for name, value in self.latest.items() if not math.isfinite(value)]
@@ -190,6 +253,7 @@ class Recorder:
         if self._board is not None:
             with writing(self._run.tensorboard):
                 self._board.close()
+            self._board = None
 
     def state(self) -> dict[str, Tensor]:
         """The sums of a row that is not yet full."""
@@ -198,55 +262,82 @@ class Recorder:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of `state`; the checkpoint of a new run has none."""
+        self.close()
+        self._since = (time.perf_counter(), -1)
         self._count = int(tensors.get("count", 0))
         self._sums = {k: float(v) for k, v in within(tensors, "sum.").items()}
 
 
 def _train(
     run: RunDir,
-    loop: Loop,
+    loop: TrainingLoop,
     recorder: Recorder,
     observe: Observer | None,
+) -> None:
+    """Train to the end; a setback on the way costs what was learnt since the last checkpoint."""
+    setbacks: list[int] = []
+    with _stop_requests() as stop, contextlib.closing(recorder):
+        while not loop.is_done:
+            try:
+                _go_on(run, loop, recorder, observe, stop)
+            except Setback as setback:
+                setbacks.append(int(checkpoint.newest(run).stem))
+                if setbacks[-_MOST_SETBACKS:] == setbacks[-1:] * _MOST_SETBACKS:
+                    raise UserError(
+                        f"{setback} That happened {_MOST_SETBACKS} times since step {setbacks[-1]:,}; "
+                        f"the run is saved up to there: go on with `visr pretrain --resume {run.path}`."
+                    ) from setback
+                log.warning("%s Training goes on from step %s.", setback, f"{setbacks[-1]:,}")
+                _restore(run, loop, recorder)
+
+
+def _go_on(
+    run: RunDir,
+    loop: TrainingLoop,
+    recorder: Recorder,
+    observe: Observer | None,
+    stop: list[int],
 ) -> None:
     every = run.config().training
     exact = families.Evaluator.for_environment(loop.config)
     evaluation: dict[str, float] = {}
     before = loop.num_learned_steps
-    with _stop_requests() as stop, contextlib.closing(recorder):
-        if exact and not read_rows(run.evaluation):
-            evaluation = _evaluate(run, exact, loop.agent, before, recorder)
-        for current in loop.rounds():
-            now = loop.num_learned_steps
-            recorder.add(current.metrics)
-            if _crossed(before, now, every.log_every) or loop.is_done:
-                recorder.write(now, current.num_updates)
-                if loop.online:
-                    recorder.write_online(now, loop.online.row())
-            if exact and (_crossed(before, now, every.evaluate_every) or loop.is_done):
-                evaluation = _evaluate(run, exact, loop.agent, now, recorder)
-            if _crossed(before, now, every.checkpoint_every) or loop.is_done:
-                loop.restart_forgetful_environments()
-                _save(run, loop, recorder)
-            if observe:
-                known = {**evaluation, **recorder.latest_online}
-                observe(Status(now, every.num_steps, recorder.latest, known))
-            if stop and not loop.is_done:
-                raise _stopped(run, loop, recorder, stop[0])
-            before = now
+    if exact and not read_rows(run.evaluation):
+        evaluation = _evaluate(run, exact, loop.agent, before, recorder)
+    for current in loop.rounds():
+        now = loop.num_learned_steps
+        recorder.add(current.metrics)
+        if _crossed(before, now, every.log_every) or loop.is_done:
+            recorder.write(now, current.num_updates)
+            recorder.write_vitals(now, loop.vitals())
+            if loop.online:
+                recorder.write_online(now, loop.online.row())
+        if exact and (_crossed(before, now, every.evaluate_every) or loop.is_done):
+            evaluation = _evaluate(run, exact, loop.agent, now, recorder)
+        if _crossed(before, now, every.checkpoint_every) or loop.is_done:
+            loop.restart_forgetful_environments()
+            _save(run, loop, recorder)
+        if observe:
+            known = {**evaluation, **recorder.latest_online}
+            vitals = recorder.latest_vitals
+            observe(Status(now, every.num_steps, recorder.latest, known, vitals))
+        if stop and not loop.is_done:
+            raise _stopped(run, loop, recorder, stop[0])
+        before = now
 
 
-def _save(run: RunDir, loop: Loop, recorder: Recorder) -> None:
+def _save(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
     tensors, counts = loop.state()
     tensors |= {f"recorder.{k}": v for k, v in recorder.state().items()}
     checkpoint.save(run, tensors, counts, num_steps=loop.num_learned_steps)
 
 
-def _stopped(run: RunDir, loop: Loop, recorder: Recorder, signal_number: int) -> Stopped:
+def _stopped(run: RunDir, loop: TrainingLoop, recorder: Recorder, signal_number: int) -> Stopped:
     """Keep all work where the environments permit it; else the last checkpoint stands."""
     if loop.remembers:
         _save(run, loop, recorder)
     saved = int(checkpoint.newest(run).stem)
-    return Stopped(signal_number, run, saved)
+    return Stopped(signal_number, run, saved, loop.where)
 
 
 def _evaluate(

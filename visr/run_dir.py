@@ -3,6 +3,7 @@
 config.json                     what was asked for, and the version of this layout
 metrics.csv                     one row per `log_every` steps; no clock in it, so equal runs are equal files
 timing.csv                      how fast it went
+cluster.csv                     how those who act and learn elsewhere fared (if there is a cluster)
 online.csv                      returns of the rewarded environments while the others pre-train (if any)
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
@@ -47,6 +48,7 @@ class RunDir:
         self.config_file = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
         self.timing = self.path / "timing.csv"
+        self.vitals = self.path / "cluster.csv"
         self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"
@@ -65,13 +67,7 @@ class RunDir:
     def create(cls, path: str | Path, config: RunConfig) -> RunDir:
         """A new run at a place where nothing is yet."""
         run = cls(path)
-        with writing(run.path):
-            is_new = not run.path.exists()
-            if not is_new and not _is_empty_directory(run.path):
-                raise UserError(
-                    f"{run.path} exists already; choose another --out, "
-                    f"or go on with `--resume {run.path}`."
-                )
+        is_new = run.refuse_taken()
         try:
             write_json(run.config_file, {"format": FORMAT, "config": configuration.to_dict(config)})
         except UserError:
@@ -80,6 +76,17 @@ class RunDir:
                     run.path.rmdir()
             raise
         return run
+
+    def refuse_taken(self) -> bool:
+        """Nothing may be here yet; whether there is not even an empty directory."""
+        with writing(self.path):
+            is_new = not self.path.exists()
+            if not is_new and not _is_empty_directory(self.path):
+                raise UserError(
+                    f"{self.path} exists already; choose another --out, "
+                    f"or go on with `--resume {self.path}`."
+                )
+        return is_new
 
     def remove_stillborn(self) -> None:
         """Take back `create` when nothing could be saved after it."""

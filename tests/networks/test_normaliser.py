@@ -89,9 +89,10 @@ def test_a_layer_without_it_sees_the_numbers_themselves():
 
 def agent(tiny: Any, **fields: Any) -> Visr:
     space = spaces.Box(-np.inf, np.inf, (3,), np.float32)
-    agent = new_agent(tiny(env="CartPole-v1", hidden_sizes=(8, 8), **fields), EnvSpec(space, 2))
-    assert isinstance(agent, Visr)
-    return agent
+    config = tiny(env="CartPole-v1", hidden_sizes=(8, 8), **fields)
+    made = new_agent(config, EnvSpec(space, 2))
+    assert isinstance(made, Visr)
+    return made
 
 
 def test_statistics_are_saved_with_the_weights_and_restored(tiny: Any):

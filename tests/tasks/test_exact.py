@@ -230,3 +230,11 @@ def test_a_discount_without_exact_values_is_refused(gamma: float):
         exact.optimal_values(CORRIDOR.transitions, GOAL, gamma)
     with pytest.raises(UserError, match="0 <= gamma < 1"):
         exact.random_values(CORRIDOR.transitions, GOAL, gamma)
+
+
+def test_visits_follow_the_policy_from_every_start():
+    # 0 -> 1 -> 2 -> 2; from (1/2, 1/2, 0): counts 1/2 + 0 + 0, 1/2 + 1/2 + 0, 0 + 1/2 + 1
+    transitions = np.array([[1], [2], [2]])
+    start = np.array([0.5, 0.5, 0.0])
+    visits = exact.visits(transitions, np.zeros(3, dtype=np.int64), start, num_steps=2)
+    np.testing.assert_allclose(visits, [0.5, 1.0, 1.5])

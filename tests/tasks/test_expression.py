@@ -271,3 +271,9 @@ def test_the_limits_themselves_are_allowed():
     assert value("row" + " " * 497) == ROW.tolist()
     assert value("1 ** 100 + 1e12")[0] == 1e12 + 1
     assert value("(" * 150 + "row" + ")" * 150) == ROW.tolist()
+
+
+def test_an_expression_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(expression, "MAX_SECONDS", -1.0)
+    with pytest.raises(UserError, match="takes more than"):
+        expression.evaluate("row + 1", {"row": np.arange(3)})

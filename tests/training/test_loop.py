@@ -11,7 +11,8 @@ from torch import Tensor
 
 from visr.errors import UserError
 from visr.training.crew import LocalCrew, RemoteCrew, group_sizes
-from visr.training.loop import Loop, joined, total_updates
+from visr.training.intake import joined
+from visr.training.loop import Loop, total_updates
 from visr.training.unroll import Actor
 
 

@@ -16,7 +16,7 @@ from visr.bench import training
 from visr.config import RunConfig
 from visr.ops import sphere
 from visr.training import devices
-from visr.training.loop import joined
+from visr.training.intake import joined
 from visr.types import Unroll
 
 _TURNS = 5

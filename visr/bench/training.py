@@ -6,22 +6,31 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from visr.config import RunConfig
 from visr.pretraining import Recorder
 from visr.run_dir import RunDir
-from visr.training.loop import Loop
+from visr.training.loop import Loop, TrainingLoop
 
 _WARM_UP = 3
+AnyLoop = TypeVar("AnyLoop", bound=TrainingLoop)
 
 
 @contextlib.contextmanager
 def warm(config: RunConfig) -> Iterator[tuple[Loop, Callable[[], int]]]:
+    """The single-machine loop past its first rounds, and the job of one more round."""
+    with warmed(Loop(config)) as both:
+        yield both
+
+
+@contextlib.contextmanager
+def warmed(loop: AnyLoop) -> Iterator[tuple[AnyLoop, Callable[[], int]]]:
     """A loop past its first rounds, and the job of one more round, logging included: it returns the steps."""
+    config = loop.config
     every = config.training.log_every
     with tempfile.TemporaryDirectory() as directory:
         recorder = Recorder(RunDir.create(Path(directory) / "run", config))
-        loop = Loop(config)
         rounds = loop.rounds()
         for _ in range(_WARM_UP):
             next(rounds)
@@ -33,6 +42,7 @@ def warm(config: RunConfig) -> Iterator[tuple[Loop, Callable[[], int]]]:
             now = loop.num_learned_steps
             if now // every > before // every:
                 recorder.write(now, current.num_updates)
+                recorder.write_vitals(now, loop.vitals())
             return now - before
 
         yield loop, train

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from visr.commands import options, output
+from visr.commands import explore, options, output
 from visr.config import ATARI, MINATAR
 from visr.errors import UserError
 
 _NUM_RUNS = 1_000
-_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0}
+_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0, "cluster": 300.0, "explorer": 30.0}
 _GAME = "ALE/Pong-v5"
 _SMALL_GAME = "MinAtar/Breakout-v1"
 _NUM_ENVS = 32
@@ -24,20 +24,27 @@ class Options:
     """Measure the full training loop, and in the same run the bare cost of its networks' products.
 
     `grid` compares with the matrix products; `minatar` with the networks' passes and the games alone; `atari`
-    with the image torsos' passes, the games alone, and the loop in float32 and the default layout. `report`
-    is another matter: the report over 1,000 made-up runs, compared with the bare reading of their files.
+    with the image torsos' passes, the games alone, and the loop in float32 and the default layout. `cluster`
+    compares an actor and a learner on Ray with the same loop in one process, on Atari frames and one core.
+    `explorer` times strokes on the grid, and streamed frames of a game against the same play without pictures
+    and wire; `report` the report over 1,000 made-up runs against the bare reading of their files.
     """
 
-    what: Annotated[Literal["grid", "minatar", "atari", "report"], tyro.conf.Positional] = "grid"
-    """Which loop."""
+    what: Annotated[
+        Literal["grid", "minatar", "atari", "cluster", "explorer", "report"], tyro.conf.Positional
+    ] = "grid"
+    """What to measure."""
     preset: str | None = None
-    """Whose networks and batches; by default the preset `grid`, `minatar` or `atari`."""
+    """Whose networks and batches; by default `grid`, `minatar`, `atari` (cluster, too) or (explorer)
+    `atari-small`."""
     seconds: float | None = None
-    """About how long, by default 20 (grid), 30 (minatar) or 300 (atari)."""
+    """About how long, by default 20 (grid), 30 (minatar, explorer) or 300 (atari, cluster)."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None
     """Which game, by default ALE/Pong-v5 or MinAtar/Breakout-v1; the grid has none."""
     num_envs: int | None = None
-    """atari only: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
+    """atari, cluster: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
+    simulate: bool = False
+    """cluster only: up to 800 actors of --num-envs games each (by default 1), from measured times."""
     num_runs: int | None = None
     """report only: how many made-up runs, by default 1,000."""
     json: bool = False
@@ -53,8 +60,16 @@ def run(args: list[str]) -> int:
     seconds = _SECONDS[chosen.what] if chosen.seconds is None else chosen.seconds
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
-    preset = chosen.what if chosen.preset is None else chosen.preset
-    measure = {"grid": _grid, "minatar": _minatar, "atari": _atari}[chosen.what]
+    usual = {"explorer": "atari-small", "cluster": "atari"}.get(chosen.what, chosen.what)
+    preset = usual if chosen.preset is None else chosen.preset
+    measures = {
+        "grid": _grid,
+        "minatar": _minatar,
+        "atari": _atari,
+        "cluster": _cluster,
+        "explorer": _explorer,
+    }
+    measure = measures[chosen.what]
     result = measure(chosen, preset, seconds)
     return _show(f"visr bench {chosen.what}, preset {preset}", result, chosen.json)
 
@@ -63,8 +78,13 @@ def _show(title: str, result: dict[str, Any], as_json: bool) -> int:
     if as_json:
         output.emit(result)
         return 0
-    rows = [(name.replace("_", " "), _words(value)) for name, value in result.items()]
+    tables = {name: value for name, value in result.items() if isinstance(value, list)}
+    plain = {name: value for name, value in result.items() if name not in tables}
+    rows = [(name.replace("_", " "), _words(value)) for name, value in plain.items()]
     output.table(title, rows)
+    for name, lines in tables.items():
+        header = tuple(column.replace("_", " ") for column in lines[0])
+        output.table(name, [tuple(map(_words, line.values())) for line in lines], header)
     return 0
 
 
@@ -112,6 +132,32 @@ def _atari(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
             f"A loop that was being measured ended unexpectedly ({error}); its own words stand above, "
             "and fewer --num-envs need less memory."
         ) from None
+
+
+def _explorer(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    if chosen.num_envs is not None:
+        raise UserError("--num-envs belongs to `visr bench atari`; leave it out for the explorer.")
+    explore.require_packages()
+    from visr.bench import explorer
+
+    return explorer.measure(preset, _GAME if chosen.env is None else chosen.env, seconds)
+
+
+def _cluster(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    env = _GAME if chosen.env is None else chosen.env
+    if not env.startswith(ATARI):
+        raise UserError(f"env = {env!r} is no Atari game; give one like {_GAME}.")
+    try:
+        from visr.bench import cluster
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise UserError('This needs Ray; install it with `pip install "visr[cluster]"`.') from None
+    usual = 1 if chosen.simulate else _NUM_ENVS
+    num_envs = usual if chosen.num_envs is None else chosen.num_envs
+    if chosen.simulate:
+        return cluster.simulate(preset, env, num_envs, output.say)
+    return cluster.measure(preset, env, num_envs, seconds, output.say)
 
 
 def _words(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +10,8 @@ import numpy as np
 import tyro
 
 from visr.commands import comparison, options, output
-from visr.errors import UserError
-from visr.run_dir import RunDir, evaluation_of, slug
+from visr.run_dir import RunDir
+from visr.tasks import shelf
 from visr.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -104,29 +103,8 @@ def _by_comparison(loaded: Run, chosen: Options) -> int:
 
 def _save(loaded: Run, task: Task, chosen: Options) -> Path:
     given = chosen.out
-    path = _place(task, chosen.name, loaded.directory) if given is None else Path(given)
-    task.save(path)
-    evaluation_of(path).unlink(missing_ok=True)  # it spoke of the task that was here before
-    return path
-
-
-def _place(task: Task, name: str | None, run: RunDir) -> Path:
-    """The name asked for, or one made from the reward that no other reward's task has taken."""
-    if name is not None:
-        return run.task(slug(name))  # the user chose it, and may choose to replace
-    stem = slug(task.name)
-    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
-    return next(path for path in map(run.task, numbered) if _is_free(path, task))
-
-
-def _is_free(path: Path, task: Task) -> bool:
-    """Whether nothing is there, or an earlier task for the same reward."""
-    if not path.exists():
-        return True
-    try:
-        return Task.load(path).name == task.name
-    except UserError:
-        return False
+    path = shelf.place(loaded.directory, task, chosen.name) if given is None else Path(given)
+    return shelf.keep(task, path)
 
 
 def _show(task: Task, path: Path, run: RunDir) -> None:

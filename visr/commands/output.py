@@ -95,4 +95,10 @@ def _numbers(status: Status) -> str:
             shown.append(f"{family} {status.evaluation[family]:.2f}")
     if "mean_return" in status.evaluation:
         shown.append(f"return {status.evaluation['mean_return']:.1f}")
+    if vitals := status.vitals:
+        shown.append(f"actors {vitals['actors']:.0f}, queue {vitals['queue']:.0f}")
+        shown.append(f"stale {vitals['staleness']:.1f} (at most {vitals['max_staleness']:.0f})")
+        shown.append(
+            f"waiting: actors {vitals['actors_waiting']:.0%}, learner {vitals['learner_waiting']:.0%}"
+        )
     return "  ".join(shown)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -14,9 +15,11 @@ from visr import presets
 from visr.commands import options, output
 from visr.config import (
     GRID,
+    RESOURCES,
     SECTIONS,
     AgentConfig,
     AtariConfig,
+    ClusterConfig,
     GridConfig,
     GymConfig,
     InferenceConfig,
@@ -42,6 +45,8 @@ class Options:
     """Directory of the new run; by default a new one under runs/."""
     resume: str | None = None
     """Go on with this run instead, to the same end as if it had never stopped."""
+    where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
+    """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
     json: bool = False
     """Print the result as one JSON object."""
     grid: GridConfig = field(default_factory=GridConfig)
@@ -51,6 +56,11 @@ class Options:
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+
+
+_HARMLESS = ("num_processes", "unroll_timeout", *RESOURCES)
+"""What may differ when a run is resumed: it does not change a result."""
 
 
 def run(args: list[str]) -> int:
@@ -63,6 +73,8 @@ def run(args: list[str]) -> int:
     if chosen.resume is not None:
         _refuse_changes(default, chosen)
     config = trainable(_config(chosen))
+    if chosen.where is None:
+        _refuse_idle_settings(config)
     from visr import api, envs, pretraining
 
     if chosen.resume is None:
@@ -71,10 +83,10 @@ def run(args: list[str]) -> int:
         with output.training_progress() as observe, _quiet_threads():
             if chosen.resume is not None:
                 processes = chosen.training.num_processes
-                directory = pretraining.resume(chosen.resume, processes, observe)
+                directory = pretraining.resume(chosen.resume, processes, observe, chosen.where)
             else:
                 path = api.default_path(config) if chosen.out is None else chosen.out
-                directory = pretraining.start(path, config, observe)
+                directory = pretraining.start(path, config, observe, chosen.where)
     except pretraining.Stopped as stop:
         output.say(f"visr: {stop}")
         return 128 + stop.signal_number
@@ -128,13 +140,23 @@ def _refuse_changes(before: Options, after: Options) -> None:
     """A resumed run ends as it would have; only what cannot change its result may change."""
     for name, section in {"env": "", **field_names()}.items():
         old, new = (getattr(o, section) if section else o for o in (before, after))
-        if name != "num_processes" and getattr(old, name) != getattr(new, name):
+        if name not in _HARMLESS and getattr(old, name) != getattr(new, name):
             raise UserError(
                 f"{name} = {getattr(new, name)!r} differs from the run's {getattr(old, name)!r}; "
                 "--resume goes on with a run as it is, so start a new one with --out instead."
             )
     if after.out is not None or after.preset is not None:
         raise UserError("--resume names its run itself; leave out --out and --preset.")
+
+
+def _refuse_idle_settings(config: RunConfig) -> None:
+    """Without a cluster its settings would do nothing."""
+    for setting in dataclasses.fields(ClusterConfig):
+        if (value := getattr(config.cluster, setting.name)) != setting.default:
+            raise UserError(
+                f"{setting.name} = {value} has a meaning only on a cluster; add --cluster local, "
+                "or leave it out."
+            )
 
 
 def _show(directory: RunDir, as_json: bool) -> None:

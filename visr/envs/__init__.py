@@ -29,7 +29,7 @@ from visr.errors import UserError
 if TYPE_CHECKING:
     from visr.config import RunConfig
 
-__all__ = ["Dialect", "dialect", "field_names", "list_envs", "make_vec", "trust"]
+__all__ = ["Dialect", "action_names", "dialect", "field_names", "list_envs", "make_vec", "trust"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -119,6 +119,17 @@ def field_names(config: RunConfig) -> list[str]:
         if isinstance(env, GymEnvs):
             return env.field_names
         return ["state"] if isinstance(env.single_observation_space, Discrete) else []
+    finally:
+        env.close()
+
+
+def action_names(config: RunConfig) -> list[str]:
+    """What people call the actions; where nobody has named them, what they are to the environment."""
+    env = make_vec(config, 1)
+    try:
+        if isinstance(env, AtariGames | MinAtarGames | GymEnvs):
+            return env.action_names
+        return ["up", "left", "down", "right"]  # the grid's
     finally:
         env.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -76,6 +77,8 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
         self.observation_space = self._ale.observation_space
         self.action_space = self._ale.action_space
         self._num_actions = int(self._ale.single_action_space.n)  # pyright: ignore
+        actions = self._ale.ale.get_action_set()
+        self.action_names: list[str] = [_words(str(action.name)) for action in actions]
         self._lives: np.ndarray | None = None
         self._ended = np.zeros(num_envs, dtype=np.bool_)
 
@@ -110,6 +113,13 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
         self._lives, self._ended = info["lives"].copy(), ended
         reward = reward.astype(np.float32)
         return observation, reward, terminated, truncated, {**info, "life_lost": life_lost}
+
+
+def _words(name: str) -> str:
+    """ALE's UPRIGHTFIRE as people would say it: up right fire."""
+    if name == "NOOP":
+        return "no-op"
+    return " ".join(re.findall("UP|DOWN|LEFT|RIGHT|FIRE", name)).lower()
 
 
 def _rom(id: str) -> str:

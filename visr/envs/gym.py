@@ -36,6 +36,7 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
         self.single_observation_space, self.convert = observations(inner.single_observation_space)
         self.field_names = field_names(inner)
         self.meanings = actions(inner.single_action_space, discretise)
+        self.action_names = action_names(inner, self.meanings)
         self.single_action_space = spaces.Discrete(len(self.meanings))
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
@@ -146,6 +147,22 @@ KNOWN = {
     "LunarLander": ("x", "y", "vx", "vy", "angle", "spin", "left_leg", "right_leg"),
 }
 """What the numbers of well-known environments are."""
+
+
+_ACTIONS = {
+    "CartPole": ("left", "right"),
+    "MountainCar": ("left", "none", "right"),
+    "LunarLander": ("none", "left engine", "main engine", "right engine"),
+    "FrozenLake": ("left", "down", "right", "up"),
+    "CliffWalking": ("up", "right", "down", "left"),
+    "Taxi": ("south", "north", "east", "west", "pick up", "drop off"),
+}
+
+
+def action_names(env: VectorEnv, meanings: NDArray) -> list[str]:
+    """Names for the actions of well-known environments; elsewhere what they are."""
+    known = _ACTIONS.get(env.spec.name if env.spec else "", ())
+    return list(known) if len(known) == len(meanings) else [str(meaning) for meaning in meanings]
 
 
 def field_names(env: VectorEnv) -> list[str]:

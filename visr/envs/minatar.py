@@ -24,6 +24,14 @@ GAMES = {
     f"{MINATAR}SpaceInvaders-v1": "space_invaders",
 }
 _SIDE = 10
+_WORDS: dict[str, str] = {
+    "n": "no-op",
+    "l": "left",
+    "u": "up",
+    "r": "right",
+    "d": "down",
+    "f": "fire",
+}
 
 
 class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -47,6 +55,8 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         ]
         self.num_envs, self._limit = num_envs, config.max_game_steps
         self._actions = np.asarray(self._games[0].minimal_action_set())
+        names = self._games[0].env.action_map
+        self.action_names = [_WORDS[names[action]] for action in self._actions]
         channels = self._games[0].n_channels
         self.single_observation_space = spaces.Box(0, 1, (channels, _SIDE, _SIDE), np.uint8)
         self.single_action_space = spaces.Discrete(len(self._actions))

@@ -19,12 +19,17 @@ def pretrain(record: Record) -> str:
     for name, (value, default) in fields(record.config).items():
         if value != default:
             words += _flag(name, value)
-    return shlex.join([*words, "--out", str(record.path)])
+    return shlex.join([*words, *_where(record), "--out", str(record.path)])
 
 
 def resume(record: Record) -> str:
     """Go on with training."""
-    return shlex.join(["visr", "pretrain", "--resume", str(record.path)])
+    return shlex.join(["visr", "pretrain", "--resume", str(record.path), *_where(record)])
+
+
+def _where(record: Record) -> list[str]:
+    """Settings of a cluster want one."""
+    return ["--cluster", "local"] if record.config.cluster != RunConfig().cluster else []
 
 
 def infer(record: Record, saved: SavedTask | None = None) -> str:

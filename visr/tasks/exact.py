@@ -72,6 +72,19 @@ def fraction_of_optimal(
     return np.asarray((value - random) / (optimal - random))
 
 
+def visits(
+    transitions: IntArray, policy: IntArray, start: FloatArray, num_steps: int
+) -> FloatArray:
+    """How often each state is visited in `num_steps` moves from `start`, the start counted; [S]."""
+    arrivals = _arrivals(transitions, policy)
+    here = np.asarray(start, dtype=np.float64)
+    total = here.copy()
+    for _ in range(num_steps):
+        here = np.bincount(arrivals, weights=here, minlength=len(here))
+        total += here
+    return total
+
+
 def bounds(
     transitions: IntArray, reward: FloatArray, start: FloatArray, gamma: float
 ) -> tuple[FloatArray, FloatArray]:

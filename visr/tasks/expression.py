@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from typing import NoReturn
@@ -23,6 +24,7 @@ MAX_LENGTH = 500
 MAX_DEPTH = 30
 MAX_EXPONENT = 100.0
 MAX_NUMBER = 1e12
+MAX_SECONDS = 5.0
 
 _CONSTANTS = {"pi": np.pi}
 
@@ -121,12 +123,17 @@ class _Evaluation:
     def __init__(self, text: str, scope: Mapping[str, float | FloatArray]) -> None:
         self._text = text.strip()
         self._scope = scope
+        self._deadline = time.monotonic() + MAX_SECONDS
 
     def value(self, node: ast.AST, depth: int) -> FloatArray:
         if depth > MAX_DEPTH:
             raise UserError(
                 f"The expression {short(self._text)!r} is nested more than {MAX_DEPTH} deep: "
                 "simplify it, or give the reward as a .npy or .csv file."
+            )
+        if time.monotonic() > self._deadline:
+            raise UserError(
+                f"The expression {short(self._text)!r} takes more than {MAX_SECONDS:g} seconds: simplify it."
             )
         match node:
             case ast.Constant():

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import gymnasium
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from visr import envs
-from visr.agents.pilot import Pilot
 from visr.agents.values import Values
 from visr.config import ATARI, GRID, MINATAR, RunConfig
-from visr.envs.atari import AtariGames
-from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.run_dir import writing
+from visr.tasks import screens
+from visr.tasks.stage import Stage
 
 FRAMES_PER_SECOND = {ATARI: 15, GRID: 8, MINATAR: 10}
 """An Atari step lasts four frames of sixty a second."""
 _CAPTION = 20
-_CELL = 32
 
 
 @dataclass(frozen=True)
@@ -42,119 +36,6 @@ class Frame:
     """Whether the episode ended here."""
 
 
-class Screen(Protocol):
-    """What people see of one environment."""
-
-    def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
-        """The first picture, [H, W, 3]."""
-        ...
-
-    def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
-        """The picture after an action."""
-        ...
-
-
-class ColourTwin:
-    """An Atari game's twin, which plays the same game in colour: equal seeds and actions, equal games."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self._twin = AtariGames(config.atari, config.env, 1, num_threads=1, screen=True)
-
-    def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
-        """The first picture."""
-        return _wide(self._twin.reset(seed=seed)[0])
-
-    def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
-        """The picture after an action."""
-        return _wide(self._twin.step(action)[0])
-
-
-def _wide(screens: NDArray) -> NDArray[np.uint8]:
-    """Atari's pixels are wide: [1, 1, 210, 160, 3] -> [420, 480, 3]"""
-    return np.repeat(np.repeat(screens[0, -1], 2, axis=0), 3, axis=1)
-
-
-class RenderedTwin:
-    """The twin of a Gymnasium environment, which draws itself."""
-
-    def __init__(self, config: RunConfig) -> None:
-        try:
-            self._twin = gymnasium.make(config.env, render_mode="rgb_array")
-        except Exception as error:  # other people's code
-            reason = " ".join(str(error).split()).rstrip(".")
-            raise UserError(
-                f"{config.env} cannot draw itself ({reason}); leave out --video."
-            ) from error
-        self._meanings = envs.dialect(config).actions
-
-    def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
-        """The first picture."""
-        self._twin.reset(seed=seed)
-        return self._picture()
-
-    def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
-        """The picture after an action."""
-        self._twin.step(self._meanings[action[0]])
-        return self._picture()
-
-    def _picture(self) -> NDArray[np.uint8]:
-        picture: Any = self._twin.render()
-        return np.asarray(picture, dtype=np.uint8)
-
-
-class Drawing:
-    """Cells of one colour each, drawn from the observation alone."""
-
-    def __init__(self, colours: Callable[[NDArray], NDArray[np.uint8]]) -> None:
-        self._colours = colours
-
-    def reset(self, observation: NDArray, seed: int) -> NDArray[np.uint8]:
-        """The first picture."""
-        return self.step(observation, observation)
-
-    def step(self, observation: NDArray, action: NDArray) -> NDArray[np.uint8]:
-        """The picture after an action."""
-        cells = self._colours(observation[0])
-        return np.repeat(np.repeat(cells, _CELL, axis=0), _CELL, axis=1)
-
-
-def screen(config: RunConfig) -> Screen:
-    """Whatever shows this environment best."""
-    if config.env.startswith(ATARI):
-        return ColourTwin(config)
-    if config.env.startswith(MINATAR):
-        return Drawing(_planes)
-    if config.env == GRID:
-        return Drawing(functools.partial(_grid, GridWorld.from_config(config.grid)))
-    return RenderedTwin(config)
-
-
-def _grid(world: GridWorld, state: NDArray) -> NDArray[np.uint8]:
-    cells = np.full((world.height, world.width, 3), 235, dtype=np.uint8)
-    cells[~world.free.reshape(world.height, world.width)] = 60
-    cells.reshape(-1, 3)[int(state)] = _PALETTE[1]
-    return cells
-
-
-def _planes(planes: NDArray) -> NDArray[np.uint8]:
-    """A colour for every plane of objects; later planes lie above earlier ones."""
-    cells = np.full((*planes.shape[1:], 3), 20, dtype=np.uint8)
-    for plane, colour in zip(planes, itertools.cycle(_PALETTE), strict=False):
-        cells[plane > 0] = colour
-    return cells
-
-
-_PALETTE = np.array(
-    [
-        *[(230, 159, 0), (0, 114, 178), (86, 180, 233), (0, 158, 115), (240, 228, 66)],
-        *[(213, 94, 0), (204, 121, 167), (220, 220, 220), (150, 150, 150), (120, 94, 240)],
-    ],
-    dtype=np.uint8,
-)
-"""Okabe and Ito's colours, told apart by everybody, and three more."""
-
-
-@torch.inference_mode()
 def frames(
     agent: Values,
     config: RunConfig,
@@ -168,26 +49,25 @@ def frames(
     show: bool = True,
 ) -> Iterator[Frame]:
     """Play whole episodes with one task; a picture for every step if anybody looks."""
-    env, shown = envs.make_vec(config, 1), screen(config) if show else None
-    pilot = Pilot(agent, 1, epsilon=epsilon, gpi=gpi, random=torch.Generator().manual_seed(seed))
-    pilot.pursue(w)
-    observation, _ = env.reset(seed=seed)
-    picture = shown.reset(observation, seed) if shown else _NOTHING
-    starts, score, num_steps, done = np.array([True]), 0.0, 0, 0
-    while True:
-        yield Frame(picture, num_steps, score, is_last=False)
-        action = pilot.act(observation, starts)
-        observation, reward, terminated, truncated, _ = env.step(action)
-        picture = shown.step(observation, action) if shown else _NOTHING
-        score, num_steps, starts = score + float(reward[0]), num_steps + 1, np.array([False])
-        if terminated[0] or truncated[0] or num_steps >= max_steps:
-            done += 1
-            yield Frame(picture, num_steps, score, is_last=True)
-            if done == num_episodes:
-                return
-            observation, _ = env.reset(seed=seed + done)
-            picture = shown.reset(observation, seed + done) if shown else _NOTHING
-            starts, score, num_steps = np.array([True]), 0.0, 0
+    shown = screens.screen(config) if show else None
+    stage = Stage(agent, config, epsilon=epsilon, gpi=gpi, seed=seed, screen=shown)
+    stage.pilot.pursue(w)
+
+    def frame(is_last: bool) -> Frame:
+        picture = _NOTHING
+        if shown is not None and stage.picture is not None:
+            picture = screens.enlarged(stage.picture, shown.scale)
+        return Frame(picture, stage.num_steps, stage.score, is_last)
+
+    with contextlib.closing(stage):
+        for episode in range(num_episodes):
+            stage.begin(seed + episode)
+            is_last = False
+            yield frame(is_last)
+            while not is_last:
+                stage.step()
+                is_last = stage.is_over or stage.num_steps >= max_steps
+                yield frame(is_last)
 
 
 _NOTHING = np.zeros((0, 0, 3), dtype=np.uint8)

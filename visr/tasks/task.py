@@ -99,6 +99,27 @@ class Task:
         )
 
 
+def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chosen by hand") -> Task:
+    """A task that no reward told of: a direction of one's own, at unit length."""
+    wanted = np.asarray(w, dtype=np.float64)
+    length = float(np.linalg.norm(wanted))
+    if wanted.ndim != 1 or not 1e-9 < length < math.inf:
+        raise UserError(
+            f"The direction {name!r} has no length; give numbers that are not all zero."
+        )
+    return Task(
+        name=name,
+        env=env,
+        w=wanted if math.isclose(length, 1, rel_tol=1e-12) else wanted / length,
+        method=method,
+        r_squared=0.0,
+        condition_number=math.inf,
+        standard_error=np.zeros(len(wanted)),
+        num_steps=0,
+        num_rewarded=0,
+    )
+
+
 def _vector(values: Any, name: str) -> NDArray[np.float64]:
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1 or not len(vector) or not (np.abs(vector) <= _LARGEST).all():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +11,18 @@ from torch.optim import Adam
 from visr.agents.roster import Agent
 from visr.agents.visr import Visr
 from visr.types import Unroll
+
+
+class Partners(Protocol):
+    """Other learners that hold the same weights and take other parts of the same batches."""
+
+    def total(self, count: Tensor) -> Tensor:
+        """The sum of everybody's counts."""
+        ...
+
+    def add_up(self, gradients: list[Tensor], metrics: dict[str, Tensor]) -> None:
+        """Replace everybody's own by the sums, in place."""
+        ...
 
 
 class Learner:
@@ -24,11 +36,12 @@ class Learner:
         bonus_updates: int = 0,
         micro_batch: int = 0,
         device: torch.device | None = None,
+        partners: Partners | None = None,
     ) -> None:
         self.agent, self.num_updates = agent, 0
         self._micro_batch, self._device = micro_batch, device or torch.device("cpu")
         self._total_updates, self._phi_updates = total_updates, phi_updates
-        self._bonus_updates = bonus_updates
+        self._bonus_updates, self._partners = bonus_updates, partners
         self._optimiser = Adam(_parameter_groups(agent), fused=True)
 
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
@@ -47,12 +60,13 @@ class Learner:
     def _sum_gradients(self, unroll: Unroll) -> dict[str, Tensor]:
         """Gradients of the batch's mean losses, a few unrolls at a time: many images outgrow the cache."""
         size = min(self._micro_batch or unroll.num_unrolls, unroll.num_unrolls)
-        if size == unroll.num_unrolls:
+        if size == unroll.num_unrolls and self._partners is None:
             losses = self.agent.losses(unroll.to(self._device))
             losses.total.backward()
             return losses.metrics
         metrics: dict[str, Tensor] = {}
-        total = (~unroll.is_reset).sum().clamp(min=1)
+        happened = (~unroll.is_reset).sum()
+        total = (self._partners.total(happened) if self._partners else happened).clamp(min=1)
         for start in range(0, unroll.num_unrolls, size):
             piece = unroll.part(start, start + size)
             share = float((~piece.is_reset).sum() / total)
@@ -60,6 +74,8 @@ class Learner:
             (losses.total * share).backward()
             for name, value in losses.metrics.items():
                 metrics[name] = metrics.get(name, 0) + value * share
+        if self._partners:
+            self._partners.add_up(_gradients(self.agent), metrics)
         return metrics
 
     def _set_learning_rates(self) -> None:
@@ -118,6 +134,10 @@ def _parameter_groups(agent: Agent) -> list[dict[str, Any]]:
         for parameters, (rate, epsilon, rests) in groups
         if parameters
     ]
+
+
+def _gradients(agent: Agent) -> list[Tensor]:
+    return [p.grad for p in agent.parameters() if p.grad is not None]
 
 
 def within(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

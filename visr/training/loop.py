@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from typing import NamedTuple
+from collections.abc import Generator, Mapping, Sequence
+from typing import NamedTuple, Protocol, SupportsFloat
 
 import numpy as np
 import torch
@@ -15,9 +15,10 @@ from visr.agents import roster
 from visr.config import RunConfig
 from visr.training import devices
 from visr.training.crew import muster, spec_of
-from visr.training.learner import Learner, within
+from visr.training.intake import Intake
+from visr.training.learner import Learner, Partners, within
 from visr.training.online import OnlineEvaluation
-from visr.types import BY_UNROLL, EnvSpec, Unroll
+from visr.types import EnvSpec
 
 
 class Round(NamedTuple):
@@ -27,8 +28,78 @@ class Round(NamedTuple):
     """Steps collected in the run so far."""
     num_updates: int
     """Updates made in the run so far."""
-    metrics: list[dict[str, Tensor]]
+    metrics: Sequence[Mapping[str, SupportsFloat]]
     """What each update of this round reported."""
+
+
+class Setback(Exception):
+    """What was learnt since the last checkpoint is lost; the loop can go on from there."""
+
+
+class TrainingLoop(Protocol):
+    """What drives a run, on one machine or on many; pretraining iterates, logs and saves."""
+
+    config: RunConfig
+    spec: EnvSpec
+    where: str
+    """The cluster's address; empty on one machine."""
+
+    @property
+    def agent(self) -> roster.Agent:
+        """The networks as they are now."""
+        ...
+
+    @property
+    def online(self) -> Rewarded | None:
+        """The rewarded environments, if there are any."""
+        ...
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the learner has seen all the steps it was promised."""
+        ...
+
+    @property
+    def num_learned_steps(self) -> int:
+        """Steps the learner has consumed."""
+        ...
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the state is complete at any time."""
+        ...
+
+    def rounds(self) -> Generator[Round]:
+        """Act and learn until done."""
+        ...
+
+    def vitals(self) -> dict[str, float]:
+        """How those who act and learn elsewhere have fared since the last call."""
+        ...
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """All tensors and counts from which the run goes on."""
+        ...
+
+    def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
+        """The inverse of `state`."""
+        ...
+
+    def restart_forgetful_environments(self) -> None:
+        """Reset and reseed environments whose state cannot be saved."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything elsewhere."""
+        ...
+
+
+class Rewarded(Protocol):
+    """What pretraining asks of an online evaluation."""
+
+    def row(self) -> dict[str, float]:
+        """What happened since the last row."""
+        ...
 
 
 class Loop:
@@ -41,22 +112,15 @@ class Loop:
 
     def __init__(self, config: RunConfig, num_processes: int | None = None) -> None:
         devices.keep_freed_memory()
-        self.config = config
+        self.config, self.where = config, ""
         self.spec = spec_of(envs.make_vec(config, 1))
         self.agent = devices.prepared(new_agent(config, self.spec), config.training)
-        self.learner = Learner(
-            self.agent,
-            total_updates(config),
-            phi_updates=updates_until(config, config.agent.phi_num_steps),
-            bonus_updates=updates_until(config, config.agent.bonus_num_steps),
-            micro_batch=config.training.micro_batch,
-            device=devices.device(config.training.device),
-        )
+        self.learner = new_learner(config, self.agent)
         self.crews = muster(config, self.agent.psi, num_processes or config.training.num_processes)
         rewarded = config.training.num_rewarded_envs
         self.online = OnlineEvaluation(config, self.agent) if rewarded else None
         self.num_steps = 0
-        self._waiting: Unroll | None = None
+        self._intake = Intake(self.learner, config.training.batch_size, total_updates(config))
 
     def close(self) -> None:
         """Let go of acting processes."""
@@ -92,28 +156,20 @@ class Loop:
             crew.begin(self.agent.psi)
         if crews and self.online:
             self.online.play(self.agent)
-        metrics, rest = self._learn()
+        metrics = self._intake.learn()
         collected = [unroll for crew in crews for unroll in crew.collect()]
-        self._waiting = joined([*rest, *collected])
+        self._intake.add(collected)
         self.num_steps += sum(unroll.num_steps for unroll in collected)
         return Round(self.num_steps, self.learner.num_updates, metrics)
 
-    def _learn(self) -> tuple[list[dict[str, Tensor]], list[Unroll]]:
-        """Update on every full batch that is waiting; hand back what is left over."""
-        if self._waiting is None:
-            return [], []
-        metrics, size, start = [], self.config.training.batch_size, 0
-        while start + size <= self._waiting.num_unrolls and not self.is_done:
-            metrics.append(self.learner.update(self._waiting.part(start, start + size)))
-            start += size
-        rest = self._waiting.part(start, self._waiting.num_unrolls)
-        return metrics, [rest] if rest.num_unrolls else []
-
     def _has_enough(self) -> bool:
         """Whether the unrolls that are waiting already suffice for the updates that are left."""
-        waiting = 0 if self._waiting is None else self._waiting.num_unrolls
         updates_left = total_updates(self.config) - self.learner.num_updates
-        return waiting >= updates_left * self.config.training.batch_size
+        return self._intake.num_waiting >= updates_left * self.config.training.batch_size
+
+    def vitals(self) -> dict[str, float]:
+        """Nothing: all of it happens here."""
+        return {}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """All tensors and counts from which the run goes on as if never stopped."""
@@ -122,8 +178,7 @@ class Loop:
             tensors |= crew.state()
         if self.online:
             tensors |= {f"online.{k}": v for k, v in self.online.state().items()}
-        if self._waiting is not None:
-            tensors |= {f"waiting.{k}": v for k, v in self._waiting._asdict().items()}
+        tensors |= self._intake.state()
         return tensors, {"num_steps": self.num_steps, "num_updates": self.learner.num_updates}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
@@ -134,8 +189,7 @@ class Loop:
             crew.load_state(tensors, self.num_steps)
         if self.online:
             self.online.load_state(within(tensors, "online."), self.num_steps)
-        waiting = within(tensors, "waiting.")
-        self._waiting = Unroll(**waiting) if waiting else None
+        self._intake.load_state(tensors)
 
     @property
     def remembers(self) -> bool:
@@ -158,6 +212,21 @@ def new_agent(config: RunConfig, spec: EnvSpec) -> roster.Agent:
         return roster.new(config.agent, spec)
 
 
+def new_learner(
+    config: RunConfig, agent: roster.Agent, partners: Partners | None = None
+) -> Learner:
+    """The learner that a configuration describes, alone or with others that share its batches."""
+    return Learner(
+        agent,
+        total_updates(config),
+        phi_updates=updates_until(config, config.agent.phi_num_steps),
+        bonus_updates=updates_until(config, config.agent.bonus_num_steps),
+        micro_batch=config.training.micro_batch,
+        device=agent.device,
+        partners=partners,
+    )
+
+
 def total_updates(config: RunConfig) -> int:
     """Updates in the whole run."""
     return updates_until(config, config.training.num_steps)
@@ -167,11 +236,3 @@ def updates_until(config: RunConfig, num_steps: int) -> int:
     """Updates until that many steps have been learnt from."""
     training = config.training
     return math.ceil(num_steps / (training.batch_size * training.unroll_length))
-
-
-def joined(unrolls: list[Unroll]) -> Unroll | None:
-    """Several groups of unrolls as one, in order."""
-    if not unrolls:
-        return None
-    fields = zip(Unroll._fields, zip(*unrolls, strict=True), strict=True)
-    return Unroll(**{k: torch.cat(x, dim=0 if k in BY_UNROLL else 1) for k, x in fields})

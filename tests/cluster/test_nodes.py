@@ -1,0 +1,56 @@
+"""Nodes that come and go: several on one machine, by Ray's own `cluster_utils`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from visr.cluster import probe
+from visr.cluster.loop import ClusterLoop
+from visr.training.loop import Loop
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """The head has room for a learner and one actor, the other node for two actors."""
+    with probe.nodes(2, 2) as cluster:
+        yield cluster
+
+
+@pytest.mark.usefixtures("nodes")
+def test_two_nodes_in_step_equal_one_machine(tiny: Any):
+    config = tiny(num_actor_groups=3, num_steps=5_120)
+    alone = Loop(config)
+    with contextlib.closing(ClusterLoop(config)) as loop:
+        for one, other in zip(alone.rounds(), loop.rounds(), strict=True):
+            assert [{k: float(v) for k, v in m.items()} for m in one.metrics] == list(other.metrics)
+        assert loop.is_done
+
+
+@pytest.mark.usefixtures("nodes")
+def test_what_ray_costs_is_measured():
+    assert 0 < probe.order_seconds(5) < 1
+    assert 0 < probe.transfer_seconds(10**6, 2) < 10
+
+
+def test_training_outlives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: Any):
+    config = tiny(num_actor_groups=3, num_envs=24, max_staleness=3, num_steps=10**9)
+    with contextlib.closing(ClusterLoop(config)) as loop:
+        rounds, num_updates = loop.rounds(), 0
+        for num_ready, then in (
+            (3, lambda: nodes.remove_node(nodes.list_all_nodes()[1], allow_graceful=False)),
+            (1, lambda: nodes.add_node(num_cpus=2)),
+            (3, lambda: None),
+        ):
+            deadline, before = time.monotonic() + 200, num_updates
+            while loop.actors.num_ready != num_ready or num_updates < before + 5:
+                num_updates += len(next(rounds).metrics)
+                assert time.monotonic() < deadline
+            then()
+        row = loop.vitals()
+    assert loop.num_updates == num_updates
+    assert loop.num_steps - loop.num_learned_steps == 40 * (row["queue"] + row["unrolls_dropped"])

@@ -1,0 +1,93 @@
+"""The skill atlas: tasks far apart, films of what they do, and a warning where all do the same."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.test_cli import visr
+from visr import api
+from visr.explorer import atlas, export
+from visr.explorer.atlas import Atlas, Skill
+
+
+def skill(w: list[float], phi: list[list[float]]) -> Skill:
+    return Skill(np.array(w), np.array(phi), b"", (1, 1), [], 0.0, 1)
+
+
+@pytest.fixture(scope="module")
+def drawn(trained: Path) -> tuple[Atlas, api.Run]:
+    run = api.load(trained)
+    return list(atlas.draw(run, 4, seed=3))[-1], run
+
+
+def test_states_that_point_to_their_own_task_tell_it_apart():
+    up, right = skill([0, 1], [[0, 1], [0.6, 0.8]]), skill([1, 0], [[1, 0], [0.8, 0.6]])
+    # along (w - w') = (-1, 1): 1, 0.2 against -1, -0.2: every pair is told
+    assert atlas.told_apart(up, right) == 1.0
+
+
+def test_equal_states_are_told_apart_by_chance_alone():
+    same = [[0.6, 0.8], [1.0, 0.0]]
+    assert atlas.told_apart(skill([0, 1], same), skill([1, 0], same)) == 0.5
+
+
+def test_half_of_the_pairs_is_three_quarters_with_a_tie():
+    # own 1, 0; theirs 0, 0 along (-1, 1): 1 > 0 twice, 0 = 0 twice: (2 + 2/2) / 4
+    own, theirs = skill([0, 1], [[0, 1], [1, 1]]), skill([1, 0], [[1, 1], [2, 2]])
+    assert atlas.told_apart(own, theirs) == 0.75
+
+
+def test_collapsed_skills_are_warned_of():
+    same = [[1.0, 0.0]] * 5
+    collapsed = Atlas([skill([0, 1], same), skill([1, 0], same), skill([0, -1], same)])
+    atlas.judge(collapsed)
+    assert any("phi has collapsed" in words for words in collapsed.warnings)
+    assert any("skills have collapsed" in words for words in collapsed.warnings)
+    assert all(one.nearest is not None for one in collapsed.skills)
+
+
+def test_skills_that_do_what_they_should_are_not_warned_of():
+    directions = np.vstack([np.eye(3), -np.eye(3)]).tolist()
+    healthy = Atlas([skill(w, [w] * 4) for w in directions])
+    atlas.judge(healthy)
+    assert healthy.warnings == []
+    assert healthy.discriminability == 1.0
+
+
+def test_an_atlas_holds_films_visits_and_scores(drawn: tuple[Atlas, api.Run]):
+    made, run = drawn
+    content = atlas.to_dict(made, run)
+    assert len(content["skills"]) == 4
+    for one in content["skills"]:
+        assert one["film"].startswith("data:image/png;base64,")
+        assert one["visits"].startswith("data:image/png;base64,")
+        assert one["num_frames"] == len(one["frame_phi"]) == 32
+        assert 0 <= one["discriminability"] <= 1
+
+
+def test_an_atlas_is_a_function_of_its_seed(drawn: tuple[Atlas, api.Run]):
+    made, run = drawn
+    again = list(atlas.draw(run, 4, seed=3))[-1]
+    assert atlas.to_dict(again, run) == atlas.to_dict(made, run)
+
+
+def test_an_exported_atlas_needs_nothing_but_itself(drawn: tuple[Atlas, api.Run]):
+    page = export.page(*drawn)
+    assert page.count('<article class="skill">') == 4
+    assert "<script" not in page
+    addresses = re.findall(r"""(?:src|href)=["']?([^"'\s>]+)|url\(([^)]+)\)""", page)
+    assert addresses
+    assert all((a or b).startswith("data:") for a, b in addresses)
+
+
+def test_the_command_line_exports_an_atlas(trained: Path, tmp_path: Path):
+    answer = visr(
+        "explore", trained, "--export", tmp_path / "atlas.html", "--skills", "3", "--json"
+    )
+    assert answer.code == 0
+    assert '"skills": 3' in answer.out
+    assert (tmp_path / "atlas.html").read_text("utf-8").startswith("<!doctype html>")

@@ -1,0 +1,72 @@
+"""What Ray itself costs here: an order and its answer, and unrolls on their way from node to node."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import ray
+from ray.cluster_utils import Cluster
+
+from visr.cluster import session
+
+_STORE = 512 * 2**20
+
+
+class Echo:
+    """The smallest Ray actor."""
+
+    def nothing(self) -> None:
+        """Answer."""
+
+    def unrolls(self, num_bytes: int) -> Any:
+        """As many bytes as asked for, that no compression could shrink."""
+        return np.random.default_rng(0).integers(256, size=num_bytes, dtype=np.uint8)
+
+
+@contextlib.contextmanager
+def nodes(*cpus: int) -> Iterator[Cluster]:
+    """Several nodes on this machine, each with a store and processes of its own; the first is the head."""
+    head = {"num_cpus": cpus[0], "include_dashboard": False, "object_store_memory": _STORE}
+    cluster = Cluster(initialize_head=True, connect=False, head_node_args=head)
+    try:
+        for number in cpus[1:]:
+            cluster.add_node(num_cpus=number, object_store_memory=_STORE)
+        session.join(str(cluster.address))
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def order_seconds(num_orders: int = 200) -> float:
+    """From an order to its answer; the median."""
+    echo: Any = ray.remote(Echo).options(num_cpus=0).remote()
+    return _median(num_orders, lambda: None, lambda _: ray.get(echo.nothing.remote()))
+
+
+def transfer_seconds(num_bytes: int, num_times: int = 10) -> float:
+    """From one node's object store to this process's node; the median. Needs `nodes(0, 1)`."""
+    far: Any = ray.remote(Echo).options(num_cpus=1).remote()
+
+    def make() -> Any:
+        reference = far.unrolls.remote(num_bytes)
+        ray.wait([reference], fetch_local=False)
+        return reference
+
+    return _median(num_times, make, ray.get)
+
+
+def _median(num_times: int, make: Callable[[], Any], use: Callable[[Any], Any]) -> float:
+    """Seconds that `use` takes of what `make` made; the first try, which warms up, does not count."""
+    seconds = []
+    for _ in range(num_times + 1):
+        made = make()
+        start = time.perf_counter()
+        use(made)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])

@@ -1,0 +1,1 @@
+"""The explorer: a local web page over a run. Needs the extra `explorer` (starlette, uvicorn, websockets)."""

@@ -1,0 +1,198 @@
+"""The skill atlas: tasks spread over the sphere, what each does, and whether they can be told apart."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from visr.api import Run
+from visr.config import ATARI, GRID, MINATAR
+from visr.explorer import painting, pictures
+from visr.ops import sphere
+from visr.tasks import exact, families
+from visr.tasks.stage import Stage
+
+NUM_SKILLS = 12
+MOST_SKILLS = 48
+_LENGTHS = {GRID: (32, 1), MINATAR: (96, 3), ATARI: (160, 8)}
+"""Steps of a film, and how many pass between two of its frames."""
+_OTHERS = (150, 5)
+_ALIKE = 0.95
+_TOLD_APART = 0.6
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(eq=False)
+class Skill:
+    """One task of the atlas, as it was played."""
+
+    w: Floats
+    phi: Floats
+    """[T, d], of every state reached."""
+    film: bytes
+    """Its frames side by side, as a PNG; empty where nothing can be drawn."""
+    size: tuple[int, int]
+    """(width, height) of a frame."""
+    frame_phi: list[Floats]
+    """phi of the states on the film's frames."""
+    score: float
+    """The environment's own rewards, summed over the film."""
+    num_episodes: int
+    visits: NDArray[np.float64] | None = None
+    """[S], on grids: exact, over all starts."""
+    discriminability: float = 0.5
+    nearest: int | None = None
+    """The other skill whose states are most alike, if too much so."""
+
+    @property
+    def own_reward(self) -> float:
+        """The mean of phi . w along the film: what the skill is paid by itself."""
+        return float((self.phi @ self.w).mean())
+
+
+@dataclass(eq=False)
+class Atlas:
+    """All skills, and what they say together."""
+
+    skills: list[Skill] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    scale: tuple[int, int] = (1, 1)
+
+    @property
+    def discriminability(self) -> float:
+        """The mean over skills."""
+        return float(np.mean([skill.discriminability for skill in self.skills]))
+
+
+def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atlas]:
+    """The atlas as it grows, a skill at a time; the last one is judged."""
+    d = run.config.agent.num_features
+    tasks = sphere.spread(num_skills, d, torch.Generator().manual_seed(seed)).numpy()
+    screen = pictures.screen_of(run.config)
+    stage = Stage(run.visr, run.config, epsilon=run.config.agent.epsilon, seed=seed, screen=screen)
+    atlas = Atlas(scale=(1, 1) if screen is None else screen.scale)
+    with contextlib.closing(stage):
+        for w in tasks:
+            skill = _play(stage, run, w, seed)
+            if painting.can_be_painted(run):
+                skill.visits = _visits(run, w)
+            atlas.skills.append(skill)
+            if len(atlas.skills) < num_skills:
+                yield atlas
+    judge(atlas)
+    yield atlas
+
+
+def _play(stage: Stage, run: Run, w: Floats, seed: int) -> Skill:
+    env = run.config.env
+    num_steps, every = next((v for k, v in _LENGTHS.items() if env.startswith(k)), _OTHERS)
+    stage.pilot.pursue(w)
+    stage.begin(seed)
+    score, num_episodes, phi, frames = 0.0, 1, [], []
+    for step in range(num_steps):
+        if stage.is_over:
+            stage.begin(seed + num_episodes)
+            num_episodes += 1
+        stage.step()
+        score += stage.reward
+        phi.append(stage.features())
+        if step % every == 0 and stage.picture is not None:
+            frames.append(stage.picture.copy())
+    film, size = pictures.strip(frames) if frames else (b"", (1, 1))
+    shown = phi[::every] if frames else []
+    return Skill(w, np.stack(phi), film, size, shown, score, num_episodes)
+
+
+def _visits(run: Run, w: Floats) -> NDArray[np.float64]:
+    world = painting.world(run)
+    policy = families.actions(run.visr, world, w[None].astype(np.float64), run.config.agent.gpi)[0]
+    return exact.visits(world.transitions, policy, world.start, painting.NUM_MOVES)
+
+
+def judge(atlas: Atlas) -> None:
+    """How well states tell which skill made them, and a warning where they do not."""
+    skills = atlas.skills
+    for skill in skills:
+        apart = {
+            i: told_apart(skill, other) for i, other in enumerate(skills) if other is not skill
+        }
+        skill.discriminability = float(np.mean(list(apart.values())))
+        nearest = min(apart, key=lambda index: apart[index])
+        skill.nearest = nearest if apart[nearest] < _TOLD_APART else None
+    atlas.warnings = _warnings(atlas)
+
+
+def told_apart(skill: Skill, other: Skill) -> float:
+    """Given one state of each, how often the discriminator says which is whose; 0.5 is chance, 1 is always.
+
+    P(phi(s) . (w - w') > phi(s') . (w - w')), as q(w | s) is prop. to exp(phi(s) . w).
+    """
+    direction = skill.w - other.w
+    own, theirs = skill.phi @ direction, np.sort(other.phi @ direction)
+    below = np.searchsorted(theirs, own, side="left")
+    not_above = np.searchsorted(theirs, own, side="right")
+    return float((below + not_above).mean() / 2 / len(theirs))
+
+
+def _warnings(atlas: Atlas) -> list[str]:
+    skills, found = atlas.skills, []
+    length = float(np.linalg.norm(np.concatenate([skill.phi for skill in skills]).mean(axis=0)))
+    if length > _ALIKE:
+        found.append(
+            f"phi has collapsed: it points the same way in all states (length of its mean {length:.2f}; "
+            "1 is one direction for everything)."
+        )
+    if len(skills) > 1 and atlas.discriminability < _TOLD_APART:
+        found.append(
+            f"The skills have collapsed: states hardly tell which one made them "
+            f"({atlas.discriminability:.2f} on average; 0.5 is chance, 1 is always)."
+        )
+    alike = sum(skill.nearest is not None for skill in skills)
+    if alike > len(skills) // 4:
+        found.append(
+            f"{alike} of {len(skills)} skills can hardly be told from another one "
+            f"(less often than {_TOLD_APART:g}; 0.5 is chance)."
+        )
+    return found
+
+
+def to_dict(atlas: Atlas, run: Run, first: int = 0) -> dict[str, Any]:
+    """What the page and the exported file show, from skill `first` on."""
+    return {
+        "warnings": atlas.warnings,
+        "discriminability": atlas.discriminability if atlas.skills else None,
+        "scale": atlas.scale,
+        "skills": [_skill(skill, index, run) for index, skill in enumerate(atlas.skills)][first:],
+    }
+
+
+def _skill(skill: Skill, index: int, run: Run) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "index": index,
+        "w": skill.w.astype(np.float64).tolist(),
+        "film": pictures.data_uri(skill.film) if skill.film else None,
+        "num_frames": len(skill.frame_phi),
+        "size": skill.size,
+        "frame_phi": [painting.rounded(phi) for phi in skill.frame_phi],
+        "mean_phi": painting.rounded(skill.phi.mean(axis=0)),
+        "score": skill.score,
+        "num_steps": len(skill.phi),
+        "num_episodes": skill.num_episodes,
+        "own_reward": skill.own_reward,
+        "discriminability": skill.discriminability,
+        "nearest": skill.nearest,
+        "visits": None,
+    }
+    if skill.visits is not None:
+        world = painting.world(run)
+        shape = (world.height, world.width)
+        heat = pictures.heat(np.log1p(skill.visits).reshape(shape), world.free.reshape(shape))
+        content["visits"] = pictures.data_uri(heat)
+    return content

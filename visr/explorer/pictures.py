@@ -1,0 +1,75 @@
+"""Pictures as bytes: frames for the wire, films as one strip, maps of a grid."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from visr.config import RunConfig
+from visr.errors import UserError
+from visr.tasks import screens
+from visr.tasks.screens import Picture
+
+_WIDEST = 160
+"""Pixels of a thumbnail."""
+
+
+def screen_of(config: RunConfig) -> screens.Screen | None:
+    """What shows the environment, or nothing where it cannot draw itself."""
+    try:
+        return screens.screen(config)
+    except UserError:
+        return None
+
+
+def png(picture: Picture, compress_level: int = 1) -> bytes:
+    """[H, W, 3] -> a PNG file."""
+    file = io.BytesIO()
+    Image.fromarray(np.ascontiguousarray(picture)).save(file, "PNG", compress_level=compress_level)
+    return file.getvalue()
+
+
+def strip(frames: Sequence[Picture]) -> tuple[bytes, tuple[int, int]]:
+    """A film as one PNG, its frames side by side, and the (width, height) of each."""
+    small = [_thumbnail(frame) for frame in frames]
+    joined = Image.fromarray(np.concatenate(small, axis=1))
+    file = io.BytesIO()
+    # Few colours are enough for a thumbnail, and make it several times smaller.
+    joined.quantize(64, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
+    height, width, _ = small[0].shape
+    return file.getvalue(), (width, height)
+
+
+def _thumbnail(picture: Picture) -> Picture:
+    height, width, _ = picture.shape
+    if width <= _WIDEST // 2:
+        return picture
+    scale = _WIDEST / 2 / width if height > width else _WIDEST / width
+    size = (max(round(width * scale), 1), max(round(height * scale), 1))
+    return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX))
+
+
+def heat(values: NDArray[np.float64], free: NDArray[np.bool_]) -> bytes:
+    """A map in viridis, walls grey: values and free [height, width]; one pixel a cell."""
+    low, high = values[free].min(), values[free].max()
+    place = (values - low) / max(high - low, 1e-12)
+    colours = _viridis()[(place * 255).clip(0, 255).astype(np.intp)]
+    return png(np.where(free[..., None], colours, 128).astype(np.uint8), 9)
+
+
+@functools.cache
+def _viridis() -> NDArray[np.uint8]:
+    import matplotlib
+
+    return (matplotlib.colormaps["viridis"](np.arange(256))[:, :3] * 255).astype(np.uint8)
+
+
+def data_uri(content: bytes) -> str:
+    """A PNG inside a page."""
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"

@@ -1,0 +1,109 @@
+"""The explorer as a server on this machine: where it listens, what it prints, how it stops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import socket
+from pathlib import Path
+
+import uvicorn
+
+from visr.errors import UserError
+from visr.explorer import app, warm
+from visr.explorer.inputs import MOST_BYTES
+from visr.explorer.state import Explored
+
+TOKEN_VARIABLE = "VISR_EXPLORER_TOKEN"
+"""A token of one's own, so that pages survive a restart; not an option, as others can read command lines."""
+PORT = 8017
+_TRIES = 20
+
+
+class Server:
+    """One launch: a socket that is bound, a token, and the application."""
+
+    def __init__(
+        self,
+        run: str | Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        device: str = "auto",
+    ) -> None:
+        self.token = _token()
+        self.explored = Explored(run, device)
+        warm.up(self.explored.run)
+        self._socket = listen(host, port)
+        self.host, self.port = host, self._socket.getsockname()[1]
+        config = uvicorn.Config(
+            app.build(self.explored, token=self.token, host=host),
+            log_level="error",
+            access_log=False,
+            http="h11",
+            ws="websockets-sansio",
+            ws_max_size=MOST_BYTES,
+            ws_max_queue=16,
+            lifespan="off",
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=64,
+            timeout_graceful_shutdown=2,
+        )
+        self._uvicorn = uvicorn.Server(config)
+
+    @property
+    def url(self) -> str:
+        """What to open; wildcards are no addresses, so they become this machine."""
+        name = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
+        name = f"[{name}]" if ":" in name else name
+        return f"http://{name}:{self.port}/?token={self.token}"
+
+    def run(self) -> None:
+        """Serve until Ctrl-C or SIGTERM."""
+        with contextlib.suppress(KeyboardInterrupt):
+            self._uvicorn.run(sockets=[self._socket])
+
+    def stop(self) -> None:
+        """Ask `run` to return, from another thread."""
+        self._uvicorn.should_exit = True
+
+
+def _token() -> str:
+    given = os.environ.get(TOKEN_VARIABLE)
+    if given is None:
+        return secrets.token_urlsafe(24)
+    if not re.fullmatch(r"[A-Za-z0-9_-]{20,200}", given):
+        raise UserError(
+            f"{TOKEN_VARIABLE} must be 20 to 200 letters, digits, dashes and underscores; "
+            "leave it unset for a random one."
+        )
+    return given
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A listening socket; without a port of choice, the usual one or one of the next that are free."""
+    wanted, reason = range(PORT, PORT + _TRIES) if port is None else (port,), ""
+    for number in wanted:
+        try:
+            return _bound(host, number)
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise UserError(f"Cannot listen on {host}, port {wanted[0]}: {reason}; choose another --port.")
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+    except OSError:
+        listening.close()
+        raise
+    return listening

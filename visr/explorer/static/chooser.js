@@ -1,0 +1,168 @@
+// Ways to choose a task, one open at a time.
+
+import { get, post } from "./api.js";
+import { frames, record } from "./marks.js";
+import { $, complain, facts, make, on, setTask, task } from "./store.js";
+import { play } from "./watch.js";
+
+let parts = [null, null];
+
+export async function wish(what, button = null) {
+  if (button) button.disabled = true;
+  try {
+    const granted = { ...(await post("/api/task", what)), wish: what };
+    setTask(granted);
+    complain("watch-error", null);
+    return granted;
+  } catch (error) {
+    complain("watch-error", error);
+    return null;
+  } finally {
+    if (button) button.disabled = false;
+  }
+}
+
+const section = (title, open, ...body) =>
+  make("details", { name: "wish", open }, make("summary", {}, title), make("div", { class: "body" }, ...body));
+const hint = (words) => make("p", { class: "muted" }, words);
+
+export function setup() {
+  let built = false;
+  on("facts", (run) => {
+    if (!built) {
+      built = true;
+      $("chooser").append(random(), saved(), environment(run), expression(run), marks(), sliders(run), mix());
+      if (!task()) wish({ kind: "random", seed: 0 });
+    }
+    const list = $("saved-name");
+    const names = run.saved.map((name) => make("option", {}, name));
+    list.replaceChildren(...(names.length ? names : [make("option", { value: "" }, "none yet")]));
+    list.disabled = !names.length;
+  });
+  on("task", () => {
+    const w = task().w;
+    document.querySelectorAll("#sliders input").forEach((input, i) => {
+      if (document.activeElement !== input) input.value = w[i];
+      input.nextElementSibling.textContent = Number(input.value).toFixed(2);
+    });
+  });
+}
+
+function random() {
+  const seed = make("input", { type: "number", min: 0, max: 2147483647, value: 0, "aria-label": "Seed of the skill", id: "skill-seed" });
+  const go = (next) => {
+    if (next) seed.value = Number(seed.value) + 1;
+    wish({ kind: "random", seed: Number(seed.value) });
+  };
+  seed.addEventListener("change", () => go(false));
+  return section("A random skill", true, make("div", { class: "row" }, make("label", { class: "inline" }, "seed ", seed), make("button", { id: "next-skill", onclick: () => go(true) }, "Next")));
+}
+
+function saved() {
+  const list = make("select", { id: "saved-name", "aria-label": "Saved tasks" });
+  const button = make("button", { onclick: () => list.value && wish({ kind: "saved", name: list.value }, button) }, "Load");
+  return section("A saved task", false, list, button);
+}
+
+function environment(run) {
+  const episodes = make("input", { type: "number", min: 1, max: 50, value: 10 });
+  const steps = make("input", { type: "number", min: 100, max: 100000, value: run.env.startsWith("ALE/") ? 3000 : 10000, step: 100 });
+  const said = hint("");
+  const button = make("button", {
+    id: "meet-rewards",
+    async onclick() {
+      const began = performance.now();
+      said.textContent = "Meeting rewards …";
+      const clock = setInterval(() => (said.textContent = `Meeting rewards … ${Math.round((performance.now() - began) / 1000)} s`), 1000);
+      const granted = await wish({ kind: "environment", episodes: Number(episodes.value), steps: Number(steps.value) }, button);
+      clearInterval(clock);
+      said.textContent = granted ? `Inferred by ${granted.method}.` : "";
+    },
+  }, "Meet rewards");
+  return section("The environment's reward", false,
+    hint("Plays with random tasks, sees rewards for once, and asks which w explains them."),
+    make("div", { class: "row" }, make("label", { class: "inline" }, "episodes ", episodes), make("label", { class: "inline" }, "steps ", steps)), button, said);
+}
+
+function expression(run) {
+  const example = run.grid ? "row > 5 and col < 3" : run.fields.length ? `abs(${run.fields[Math.min(2, run.fields.length - 1)]}) < 0.1` : "";
+  const input = make("input", { id: "expression", maxlength: 500, placeholder: example, "aria-label": "Reward as an expression" });
+  const button = make("button", {}, "Infer");
+  const form = make("form", { class: "body", onsubmit(event) { event.preventDefault(); wish({ kind: "expression", text: input.value }, button); } }, input, button);
+  const words = run.fields.length ? `Fields: ${run.fields.join(", ")}${run.grid ? "" : ", before_… of the state before, action"}.` : "Observations here are images, which have no fields to name.";
+  return section("An expression", false, hint(words), form);
+}
+
+function marks() {
+  const button = make("button", { onclick: () => recorded(button) }, "Show recorded frames");
+  return section("Marked frames", false, hint("Mark what you see with ✓ good (g) and ✕ bad (b) below the screen, or mark frames of the atlas's films."), button);
+}
+
+async function recorded(button) {
+  button.disabled = true;
+  try {
+    let drawn = await get("/api/atlas?have=0");
+    if (!drawn.skills.length && !drawn.is_drawing) {
+      await post("/api/atlas", { skills: 8, seed: 0 });
+      drawn = { is_drawing: true };
+    }
+    while (drawn.is_drawing) {
+      await new Promise((done) => setTimeout(done, 400));
+      drawn = await get("/api/atlas?have=0");
+      button.textContent = `Recording … ${drawn.skills.length} of ${drawn.wanted}`;
+    }
+    const list = [];
+    for (const skill of drawn.skills.filter((s) => s.film)) {
+      const film = new Image();
+      film.src = skill.film;
+      await film.decode();
+      list.push(...frames(film, ...skill.size, skill.frame_phi, Math.ceil(skill.num_frames / 3)));
+    }
+    record(list);
+    complain("watch-error", list.length ? null : "This environment cannot draw itself, so there are no frames.");
+  } catch (error) {
+    complain("watch-error", error);
+  }
+  button.textContent = "Show recorded frames";
+  button.disabled = false;
+}
+
+function sliders(run) {
+  const rows = Array.from({ length: run.num_features }, (_, i) => {
+    const input = make("input", { type: "range", min: -1, max: 1, step: 0.01, value: 0, "aria-label": `w ${i + 1}`, oninput: change });
+    return make("label", {}, `${i + 1}`, input, make("output", {}, "0.00"));
+  });
+  return section("Sliders", false, hint("The components of w; it is brought to unit length."), make("div", { class: "sliders", id: "sliders" }, ...rows));
+}
+
+let pending = null;
+function change(event) {
+  event.target.nextElementSibling.textContent = Number(event.target.value).toFixed(2);
+  clearTimeout(pending);
+  pending = setTimeout(() => {
+    const w = [...document.querySelectorAll("#sliders input")].map((input) => Number(input.value));
+    if (w.some((x) => x !== 0)) wish({ kind: "direction", w });
+  }, 60);
+}
+
+function mix() {
+  const share = make("input", { type: "range", min: 0, max: 1, step: 0.01, value: 0.5, "aria-label": "Share of the second task" });
+  const slots = [0, 1].map((i) => {
+    const button = make("button", { onclick() { parts[i] = task(); button.textContent = `${"AB"[i]}: ${task().name}`; change(); } }, `Take this task as ${"AB"[i]}`);
+    return button;
+  });
+  const out = make("output", {}, "0.50");
+  async function change() {
+    out.textContent = Number(share.value).toFixed(2);
+    if (!parts[0] || !parts[1]) return;
+    const b = Number(share.value);
+    // not through `wish` alone: parts must be known to a server that may have been restarted
+    for (const i of [0, 1]) if (parts[i].stale) parts[i] = { ...(await post("/api/task", parts[i].wish)), wish: parts[i].wish };
+    wish({ kind: "mix", parts: [{ id: parts[0].id, weight: 1 - b }, { id: parts[1].id, weight: b }] });
+  }
+  share.addEventListener("input", () => { clearTimeout(pending); pending = setTimeout(change, 60); });
+  return section("A mixture of two", false, make("div", { class: "row" }, ...slots), make("label", { class: "inline" }, "A", share, "B ", out));
+}
+
+export const forgotten = () => (parts = parts.map((part) => part && { ...part, stale: true }));
+export { play };

@@ -1,0 +1,92 @@
+// The task of the moment, wherever a view has room for it: w, how far to trust it, Python, saving.
+
+import { post } from "./api.js";
+import { bars, number } from "./plots.js";
+import { $, facts, make, on, setFacts, setTask, task } from "./store.js";
+
+const cards = [];
+let gpi = null;
+
+export function setup(openWatch) {
+  for (const slot of document.querySelectorAll(".task-slot")) {
+    slot.append($("task-card").content.cloneNode(true));
+    const card = slot.querySelector(".task");
+    cards.push(card);
+    card.querySelector(".copy").addEventListener("click", () => copy(card));
+    card.querySelector(".to-watch").addEventListener("click", openWatch);
+    card.querySelector(".to-watch").hidden = slot.dataset.slot === "watch";
+    card.querySelector(".save").addEventListener("submit", (event) => {
+      event.preventDefault();
+      save(card);
+    });
+    new ResizeObserver(() => draw(card)).observe(card);
+  }
+  on("task", () => cards.forEach(draw));
+}
+
+// Which way of acting "Copy as Python" writes down.
+export function actBy(value) {
+  gpi = value;
+  cards.forEach(draw);
+}
+
+const python = () => task()?.python[String(gpi ?? facts().gpi)] ?? "";
+
+function draw(card) {
+  const now = task();
+  for (const button of card.querySelectorAll("button, input")) button.disabled = !now;
+  if (!now) return;
+  card.querySelector(".task-name").textContent = now.name;
+  card.querySelector(".task-method").textContent = now.method;
+  const names = now.w.map((_, i) => `${i + 1}`);
+  const plot = card.querySelector(".task-w");
+  bars(plot, now.w, { errors: now.standard_error.map((e) => e ?? 0), names });
+  plot.setAttribute("aria-label", `w: ${now.w.map((x) => number(x)).join(", ")}`);
+  const known = now.num_steps > 0;
+  const rows = known
+    ? [["R²", number(now.r_squared)], ["condition", number(now.condition_number, 0)], [facts().grid ? "cells" : "steps", number(now.num_steps, 0)], ["rewarded", number(now.num_rewarded, 0)]]
+    : [["features", `${now.w.length}`]];
+  card.querySelector(".task-facts").replaceChildren(...rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));
+  card.querySelector(".words").replaceChildren(...now.words.map((words) => make("li", {}, words)));
+  card.querySelector("code").textContent = python();
+}
+
+function say(card, words) {
+  card.querySelector(".said").textContent = words;
+}
+
+async function copy(card) {
+  try {
+    await navigator.clipboard.writeText(python());
+    say(card, "Copied.");
+  } catch {
+    // without the clipboard's permission: show it, selected
+    const details = card.querySelector("details");
+    details.open = true;
+    getSelection().selectAllChildren(details.querySelector("code"));
+    say(card, "Selected below; press Ctrl C.");
+  }
+}
+
+async function save(card) {
+  const name = card.querySelector(".save-name").value.trim();
+  try {
+    const kept = await post("/api/save", { id: (await remembered()).id, name });
+    setFacts({ ...facts(), saved: kept.saved });
+    say(card, `Saved as ${kept.file}`);
+  } catch (error) {
+    say(card, error.message);
+  }
+}
+
+// A server that was restarted has forgotten the task, but a wish can be made again.
+async function remembered() {
+  const now = task();
+  if (!now.stale) return now;
+  setTask({ ...(await post("/api/task", now.wish)), wish: now.wish });
+  return task();
+}
+
+export function forgotten() {
+  if (task()) setTask({ ...task(), stale: true });
+}
