@@ -124,7 +124,7 @@ class Run:
         if not isinstance(self.agent, Visr):
             raise UserError(
                 f"{self.path} holds a {self.config.agent.algorithm} agent, which infers no tasks; "
-                "`visr evaluate` without a task shows what it can do."
+                "`visr evaluate RUN` plays it where the environment has rewards."
             )
         return self.agent
 

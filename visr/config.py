@@ -502,6 +502,11 @@ def trainable(config: RunConfig) -> RunConfig:
             "A grid of 1 x 1 cells is too small: nothing differs in one cell, so give it a larger "
             "height or width."
         )
+    if config.env == GRID and config.agent.algorithm in ("nsq", *BASELINES):
+        raise UserError(
+            f"{GRID} has no rewards of its own, so {config.agent.algorithm} would learn nothing there; "
+            "choose another environment."
+        )
     return validated(config)
 
 

@@ -63,6 +63,9 @@ def test_a_job_leaves_a_run_that_says_whose_it_is(undisturbed: Path):
     assert len(phase_two["conditions"][0]["scores"]) == 2
 
 
+@pytest.mark.timeout(
+    900
+)  # 45 s of work, and as many starts of Python as kills: much for a busy machine
 def test_ten_kills_at_random_moments_change_nothing_in_the_end(undisturbed: Path, tmp_path: Path):
     out, draw, killed = tmp_path / "out", random.Random(5), 0
     while killed < NUM_KILLS:

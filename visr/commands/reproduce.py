@@ -68,8 +68,15 @@ def run(args: list[str]) -> int:
     with locked(out) as lock, _stops_like_ctrl_c():
         ledger = Ledger(out)
         ledger.adopt(wanted)
-        with progress(wanted, ledger) as observe:
-            Runner(wanted, ledger, lock, chosen.jobs).run(observe)
+        try:
+            with progress(wanted, ledger) as observe:
+                Runner(wanted, ledger, lock, chosen.jobs).run(observe)
+        except KeyboardInterrupt:
+            done = sum(ledger.state(job) == "done" for job in wanted.jobs)
+            output.say(
+                f"visr: Stopped; {done} of {len(wanted.jobs)} jobs are done. The same command goes on."
+            )
+            return 128 + signal.SIGINT
     return _show_result(wanted, ledger, chosen)
 
 
@@ -141,7 +148,9 @@ def _show_plan(wanted: plan.Plan, out: Path, chosen: Options) -> None:
         rows,
         header=("agent", "steps a run", "runs", "jobs left", "time on one core", "speed"),
     )
-    print(f"about {duration(guess.total(chosen.jobs))} with --jobs {chosen.jobs}")
+    total = guess.total(chosen.jobs)
+    if total is not None:
+        print(f"about {duration(total)} with --jobs {chosen.jobs}")
 
 
 def _plan_row(
@@ -154,7 +163,7 @@ def _plan_row(
         f"{trainings[0].num_steps:,}",
         f"{len(trainings)}",
         f"{sum(states.get(job.id) != 'done' for job in mine)}",
-        duration(guess.seconds.get(agent, 0.0)),
+        duration(guess.seconds[agent]) if agent in guess.seconds else "-",
         guess.sources.get(agent, "-"),
     )
 

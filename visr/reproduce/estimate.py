@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from visr.reproduce.runner import start
 
 _BUDGET = 45.0
 """Seconds for all measurements together; agents that are not reached are taken to be like the others."""
+_LIMIT = 180.0
+"""Seconds for one of them: a hundred Atari games take a while to begin."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +28,26 @@ class Estimate:
     sources: dict[str, str]
     """By agent: where the speed comes from."""
 
-    def total(self, num_jobs: int) -> float:
-        """With so many jobs at a time, each on a core of its own."""
-        return sum(self.seconds.values()) / num_jobs
+    def total(self, num_jobs: int) -> float | None:
+        """With so many jobs at a time, each on a core of its own; None where no speed is known."""
+        return sum(self.seconds.values()) / num_jobs if self.seconds or not self.sources else None
 
 
 def estimate(plan: Plan, ledger: Ledger) -> Estimate:
     """Steps left divided by steps per second, agent by agent."""
     left = [job for job in plan.jobs if _state(ledger, job) != "done"]
     deadline, rates, sources = time.monotonic() + _BUDGET, {}, {}
-    for job in {job.agent: job for job in left}.values():
+    first: dict[str, Job] = {}
+    for job in left:
+        first.setdefault(job.agent, job)
+    for job in first.values():
         if rate := _recorded(plan, ledger, job.agent):
             rates[job.agent], sources[job.agent] = rate, "recorded"
         elif time.monotonic() < deadline and (rate := _measured(job)):
             rates[job.agent], sources[job.agent] = rate, f"measured on {job.game}"
-    usual = sorted(rates.values())[len(rates) // 2] if rates else 1.0
+    if not rates:
+        return Estimate({}, {job.agent: "could not be measured" for job in left})
+    usual = sorted(rates.values())[len(rates) // 2]
     seconds: dict[str, float] = {}
     for job in left:
         rate = rates.get(job.agent, usual)
@@ -68,7 +76,11 @@ def _measured(job: Job) -> float | None:
     process = start(told, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None
+    overdue = threading.Timer(_LIMIT, process.kill)
+    overdue.start()
     with process.stdout as answer:
         said = answer.read()
     process.stdin.close()
-    return float(json.loads(said)["steps_per_second"]) if process.wait() == 0 else None
+    code = process.wait()
+    overdue.cancel()
+    return float(json.loads(said)["steps_per_second"]) if code == 0 else None

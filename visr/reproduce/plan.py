@@ -29,6 +29,12 @@ AGENTS: dict[Suite, tuple[str, ...]] = {
 PAPER_AGENTS = (*_VISR, "nsq-2500k", *_REWARD_FREE, "uniform")
 """NSQ learns for 10M frames there: 2.5M steps."""
 _PRESETS: dict[Suite, str] = {"grid": "grid", "minatar": "minatar", "atari": "atari-small"}
+_FIELDS: dict[Suite, dict[str, Any]] = {
+    "grid": {},
+    # Its games cannot be saved, so a stop falls back to the last checkpoint: let it be near.
+    "minatar": {"checkpoint_every": 100_000, "curiosity_size": 128},
+    "atari": {},
+}
 _MINATAR_GAMES = tuple(
     f"{MINATAR}{name}-v1"
     for name in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
@@ -79,10 +85,11 @@ class Job:
 
     @property
     def num_steps(self) -> int:
-        """Of the environment, as far as they can be known before."""
-        return (
-            self.config.training.num_steps if self.phase == "train" else self.counts.rewarded_steps
-        )
+        """Of the environment, as far as known before; agents that do not adapt meet no rewards."""
+        if self.phase == "train":
+            return self.config.training.num_steps
+        adapts = self.config.agent.algorithm in ("visr", "diayn")
+        return self.counts.rewarded_steps if adapts else 0
 
     @property
     def config_hash(self) -> str:
@@ -110,7 +117,6 @@ def make(
     seeds: Sequence[int] = (0, 1, 2),
     num_steps: int | None = None,
     counts: Counts | None = None,
-    fields: dict[str, Any] | None = None,
 ) -> Plan:
     """The suite's plan, cut down; one seed of everything comes before the next seed."""
     if paper and suite != "atari":
@@ -127,7 +133,7 @@ def make(
     for seed in dict.fromkeys(seeds):
         for game in ids:
             for entry in entries:
-                config = _config(preset, entry, game, seed, num_steps, fields or {})
+                config = _config(preset, entry, game, seed, num_steps, _FIELDS[suite])
                 jobs += [Job(suite, entry.name, phase, config, counts) for phase in phases]
     return Plan(suite, tuple(jobs))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -98,6 +99,7 @@ class Runner:
 
     def _note(self, attempt: Attempt) -> Row:
         """Write down how an attempt ended; a job that was stopped is pending again."""
+        _let_go(attempt.process)
         code, row = attempt.process.returncode, self._ledger.rows[attempt.job.id]
         seconds = round(row.seconds + time.time() - attempt.began, 1)
         state, error = "done", ""
@@ -122,7 +124,9 @@ class Runner:
             except subprocess.TimeoutExpired:
                 attempt.process.kill()
                 attempt.process.wait()
-            self._ledger.change(attempt.job, state="pending")
+            _let_go(attempt.process)
+            seconds = self._ledger.rows[attempt.job.id].seconds + time.time() - attempt.began
+            self._ledger.change(attempt.job, state="pending", seconds=round(seconds, 1))
 
 
 def order(job: Job, out: Path) -> dict[str, Any]:
@@ -162,12 +166,16 @@ def start(
         start_new_session=True,  # Ctrl-C is for the runner, who passes it on
     )
     assert process.stdin is not None
-    try:
+    with contextlib.suppress(BrokenPipeError):  # it ended at once; its exit code says so
         process.stdin.write(json.dumps(told).encode() + b"\n")
         process.stdin.flush()
-    except BrokenPipeError:  # it ended at once; its exit code says so
-        pass
     return process
+
+
+def _let_go(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
 
 
 def steps_done(out: Path, job: Job) -> int:

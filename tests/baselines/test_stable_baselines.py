@@ -30,9 +30,17 @@ def test_an_episode_s_last_observation_comes_with_its_end_and_the_next_begins_at
     games = Games(tiny("dqn", CORRIDOR), 1)
     assert games.reset().tolist() == [2]
     observation, reward, done, _ = games.step(np.array([1]))
-    assert (observation.tolist(), reward.tolist(), done.tolist()) == ([3], [0.0], [False])
+    assert (np.asarray(observation).tolist(), reward.tolist(), done.tolist()) == (
+        [3],
+        [0.0],
+        [False],
+    )
     observation, reward, done, info = games.step(np.array([1]))
-    assert (observation.tolist(), reward.tolist(), done.tolist()) == ([2], [1.0], [True])
+    assert (np.asarray(observation).tolist(), reward.tolist(), done.tolist()) == (
+        [2],
+        [1.0],
+        [True],
+    )
     assert info[0]["terminal_observation"] == 4
     assert not info[0]["TimeLimit.truncated"]
     assert games.returns == [1.0]

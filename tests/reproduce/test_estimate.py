@@ -1,0 +1,54 @@
+"""Estimates: from the ledger where it knows, and honest where nothing does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from visr.reproduce import estimate, plan
+from visr.reproduce.ledger import Ledger
+
+PLAN = plan.make(
+    "minatar", only=["visr", "nsq-1k"], chosen_games=["breakout"], seeds=[0, 1], num_steps=4_000
+)
+
+
+def test_what_the_ledger_has_seen_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ledger = Ledger(tmp_path)
+    ledger.adopt(PLAN)
+    for job in PLAN.jobs:
+        if job.seed == 0 and job.phase == "train":
+            ledger.change(job, state="done", seconds=2.0)  # visr: 2,000 steps/s; nsq: 500
+    monkeypatch.setattr(estimate, "_measured", lambda job: pytest.fail("it was measured"))
+    guess = estimate.estimate(PLAN, ledger)
+    # visr: one training of 4,000 and two phases of 100,000 rewarded steps; nsq: one training of 1,000
+    assert guess.seconds == {"visr": pytest.approx(204_000 / 2_000), "nsq-1k": pytest.approx(2.0)}
+    assert guess.total(2) == pytest.approx((102 + 2) / 2)
+    assert set(guess.sources.values()) == {"recorded"}
+
+
+def test_an_agent_that_was_not_measured_is_taken_to_be_like_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    speeds = {"visr": 1_000.0}
+    monkeypatch.setattr(estimate, "_measured", lambda job: speeds.get(job.agent))
+    guess = estimate.estimate(PLAN, Ledger(tmp_path))
+    assert guess.seconds["nsq-1k"] == pytest.approx(2 * 1_000 / 1_000)
+    assert guess.sources["nsq-1k"] == "taken from the others"
+
+
+def test_where_nothing_is_known_no_time_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(estimate, "_measured", lambda job: None)
+    guess = estimate.estimate(PLAN, Ledger(tmp_path))
+    assert guess.total(1) is None
+
+
+def test_a_plan_that_is_done_takes_no_time(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    ledger.adopt(PLAN)
+    for job in PLAN.jobs:
+        ledger.change(job, state="done", seconds=1.0)
+    assert estimate.estimate(PLAN, ledger).total(1) == 0
