@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.report.test_played import condition, phase
-from tests.report.test_report import MARKUP, Reader, png_chunks
+from tests.report.test_report import HOSTILE, MARKUP, Reader, png_chunks
 from tests.report.test_report import train as train_on_grid
 from tests.test_cli import visr
 from visr import config as configuration
@@ -104,16 +104,19 @@ def test_the_contract_names_every_agent_as_the_paper_does(tmp_path: Path):
     play(new_run(tmp_path, "rf-visr", ATARI[0], 0), regression=4.0, search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "rf-visr-no-gpi", ATARI[0], 0), search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "diayn-50", ATARI[0], 0), search=3.0, unadapted=2.0)
+    play(new_run(tmp_path, "diayn-5-log-q", ATARI[0], 0), search=3.0)
     for agent in ("nsq-100k", "nsq-10m", "pos-nsq", "rf-curiosity", "dqn-10m", "ppo-500k"):
         play(new_run(tmp_path, agent, ATARI[0], 0), trained=4.0)
     play(new_run(tmp_path, "uniform", ATARI[0], 0), random=1.0)
-    assert set(lines(tmp_path)) == {
-        *("GPI VISR @100k", "GPI VISR by search @100k", "VISR @0"),
-        *("VISR @100k", "VISR by search @100k", "GPI RF VISR @100k", "GPI RF VISR by search @100k"),
+    pre_trained = {
+        *("GPI VISR @100k", "GPI VISR by search @100k", "VISR @100k", "VISR by search @100k"),
+        *("GPI RF VISR @100k", "GPI RF VISR by search @100k"),
         "RF VISR @100k",  # no reward was ever seen: search is its score, not a second one
-        *("Q-DIAYN-50 @100k", "Q-DIAYN-50 @0", "NSQ @100k", "NSQ @10M", "Pos Reward NSQ @0"),
-        *("RF Curiosity @0", "DQN @10M", "PPO @500k", "Random @0"),
-    }  # fmt: skip
+        *("Q-DIAYN-5 (log q) @100k", "Q-DIAYN-50 @100k"),
+    }
+    unrewarded = {"VISR @0", "Q-DIAYN-50 @0", "Pos Reward NSQ @0", "RF Curiosity @0", "Random @0"}
+    rewarded = {"NSQ @100k", "NSQ @10M", "DQN @10M", "PPO @500k"}
+    assert set(lines(tmp_path)) == pre_trained | unrewarded | rewarded
 
 
 def test_a_run_s_score_is_its_first_condition(tmp_path: Path):
@@ -310,7 +313,10 @@ def test_our_own_dqn_runs_appear_in_figure_2c(minatar: Path):
 def test_the_page_needs_nothing_but_itself_and_escapes_everything(atari: Path):
     run = new_run(atari, "visr", ATARI[0], 5)
     play(run, regression=1.0, random=0.0)
-    write_json(run.job, {"agent": MARKUP, "game": ATARI[0], "seed": 5})
+    odd = f"{MARKUP} env \ud800 \x1b 目标"
+    write_json(run.job, {"agent": HOSTILE, "game": odd, "seed": 5})
+    for file in (run.config_file, run.phase_two):
+        file.write_text(file.read_text().replace(ATARI[0], json.dumps(odd)[1:-1]))
     page = Path(report.write(atari)["page"]).read_text()
     reader = Reader(page)
     assert "script" not in {tag for tag, _ in reader.elements}

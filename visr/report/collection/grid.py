@@ -23,7 +23,7 @@ from visr.report.collection.suites import Part, Suite
 from visr.report.collection.table import DASH, Row, Table, fixed
 from visr.report.load import Columns, Floats
 from visr.report.style import Theme
-from visr.run_dir import reading
+from visr.run_dir import RunDir, reading
 
 FAMILIES = ("boxes", "goals")
 """Tasks that mean the same to every agent; random w are each agent's own."""
@@ -77,7 +77,7 @@ def _csv_files(root: Path) -> list[Path]:
             if Path(place) in inside:
                 folders.clear()
                 continue
-            folders[:] = sorted(set(folders) - {"report"})
+            folders[:] = sorted(set(folders) - {RunDir(root).report.name})
             found += [Path(place) / file for file in sorted(files) if file.endswith(".csv")]
     return found
 
@@ -105,13 +105,13 @@ def _line_of_curve(path: Path) -> Line:
     label, seed = (found[1], int(found[2])) if found else (path.stem, 0)
     last = {k: float(v[-1]) for k, v in curve.items() if k != "num_steps"}
     num_steps = float(curve["num_steps"][-1])
-    return Line(f"{label}, {short_count(num_steps)}", seed, num_steps, last, curve)
+    return Line(f"{style.plain(label)}, {short_count(num_steps)}", seed, num_steps, last, curve)
 
 
 def _line_of_row(row: dict[str, str], name: str) -> Line:
     values = {k: float(v) for k, v in row.items() if k in _COLUMNS}
     num_steps = float(row["num_steps"])
-    label = f"{row[name]}, {short_count(num_steps)}"
+    label = f"{style.plain(row[name])}, {short_count(num_steps)}"
     return Line(label, int(row.get("seed", 0)), num_steps, values, {})
 
 
