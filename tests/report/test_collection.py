@@ -23,7 +23,15 @@ from visr import games, published, report
 from visr.bench.report import make_runs
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
-from visr.report.collection import contests, entries, paper_tables, publication, runs, suites
+from visr.report.collection import (
+    contests,
+    curves,
+    entries,
+    paper_tables,
+    publication,
+    runs,
+    suites,
+)
 from visr.report.collection.runs import named_by
 from visr.report.collection.table import Row, Table
 from visr.run_dir import RunDir, append_rows, write_json
@@ -265,6 +273,23 @@ def test_the_grid_is_valued_exactly(tmp_path: Path):
     table = (tmp_path / "report/tables/grid.csv").read_text()
     assert re.search(r'^"kept, 100 steps, 1 seed",0\.500,,0\.600', table, flags=re.MULTILINE)
     assert (tmp_path / "report/figures/features.png").exists()
+
+
+@pytest.mark.parametrize(
+    "content", ["num_steps,boxes\n1,2,3\n", "a,num_steps,boxes\nx,1\n", "\x00"]
+)
+def test_a_damaged_table_is_told_of_in_words_or_is_none_of_ours(atari: Path, content: str):
+    (atari / "odd.csv").write_text(content)
+    left_out = told(atari)["left_out"]
+    assert left_out == {} if content == "\x00" else "odd.csv is damaged" in left_out["odd.csv"]
+
+
+def test_runs_of_different_lengths_are_different_curves(atari: Path):
+    longer = new_run(atari / "longer", "visr", ATARI[0], 0)
+    play(longer, regression=1.0, random=0.0)
+    longer.config_file.write_text(longer.config_file.read_text().replace("3000", "6000"))
+    (suite,) = publication.gather(atari).suites
+    assert set(curves.collect(suite).by_agent) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
 
 
 def test_other_environments_have_a_table_and_curves_too(tmp_path: Path):

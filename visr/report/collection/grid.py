@@ -84,16 +84,16 @@ def _csv_files(root: Path) -> list[Path]:
 
 def _kept(path: Path) -> list[Line]:
     """Lines of a CSV file with a column `boxes`; none where it speaks of something else."""
-    with reading(path), open(path, encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file), [])
-        rows = list(csv.reader(file))
-    if not {"num_steps", "boxes"} <= set(header):
-        return []
-    if header[0] == "num_steps":
-        return [_line_of_curve(path)]
     try:
-        return [_line_of_row(dict(zip(header, row, strict=True)), header[0]) for row in rows]
-    except (ValueError, KeyError):
+        with reading(path), open(path, encoding="utf-8", newline="") as file:
+            header = next(csv.reader(file), [])
+            if not {"num_steps", "boxes"} <= set(header):
+                return []
+            if header[0] == "num_steps":
+                return [_line_of_curve(path)]
+            rows = [dict(zip(header, row, strict=True)) for row in csv.reader(file)]
+        return [_line_of_row(row, header[0]) for row in rows]
+    except (ValueError, KeyError, csv.Error):
         raise UserError(f"{path} is damaged: a row does not fit its header.") from None
 
 
