@@ -121,7 +121,9 @@ def small_png(figure: Figure) -> bytes:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     pixels = np.asarray(canvas.buffer_rgba())[..., :3]
-    image = Image.fromarray(pixels).quantize(256, Image.Quantize.FASTOCTREE, dither=0)
+    image = Image.fromarray(pixels).quantize(
+        256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
+    )
     colours = np.reshape(image.getpalette() or [], (-1, 3))
     colours[np.asarray(image)[0, 0]] = pixels[0, 0]  # the ground exactly, to meet the page's own
     image.putpalette(colours.ravel().tolist())
