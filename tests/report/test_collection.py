@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.report.test_played import condition, phase
-from tests.report.test_report import MARKUP, Reader, png_chunks
+from tests.report.test_report import HOSTILE, MARKUP, Reader, png_chunks
 from tests.report.test_report import train as train_on_grid
 from tests.test_cli import visr
 from visr import config as configuration
@@ -23,7 +23,15 @@ from visr import games, published, report
 from visr.bench.report import make_runs
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
-from visr.report.collection import contests, entries, paper_tables, publication, runs, suites
+from visr.report.collection import (
+    contests,
+    curves,
+    entries,
+    paper_tables,
+    publication,
+    runs,
+    suites,
+)
 from visr.report.collection.runs import named_by
 from visr.report.collection.table import Row, Table
 from visr.run_dir import RunDir, append_rows, write_json
@@ -104,16 +112,19 @@ def test_the_contract_names_every_agent_as_the_paper_does(tmp_path: Path):
     play(new_run(tmp_path, "rf-visr", ATARI[0], 0), regression=4.0, search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "rf-visr-no-gpi", ATARI[0], 0), search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "diayn-50", ATARI[0], 0), search=3.0, unadapted=2.0)
+    play(new_run(tmp_path, "diayn-5-log-q", ATARI[0], 0), search=3.0)
     for agent in ("nsq-100k", "nsq-10m", "pos-nsq", "rf-curiosity", "dqn-10m", "ppo-500k"):
         play(new_run(tmp_path, agent, ATARI[0], 0), trained=4.0)
     play(new_run(tmp_path, "uniform", ATARI[0], 0), random=1.0)
-    assert set(lines(tmp_path)) == {
-        *("GPI VISR @100k", "GPI VISR by search @100k", "VISR @0"),
-        *("VISR @100k", "VISR by search @100k", "GPI RF VISR @100k", "GPI RF VISR by search @100k"),
+    pre_trained = {
+        *("GPI VISR @100k", "GPI VISR by search @100k", "VISR @100k", "VISR by search @100k"),
+        *("GPI RF VISR @100k", "GPI RF VISR by search @100k"),
         "RF VISR @100k",  # no reward was ever seen: search is its score, not a second one
-        *("Q-DIAYN-50 @100k", "Q-DIAYN-50 @0", "NSQ @100k", "NSQ @10M", "Pos Reward NSQ @0"),
-        *("RF Curiosity @0", "DQN @10M", "PPO @500k", "Random @0"),
-    }  # fmt: skip
+        *("Q-DIAYN-5 (log q) @100k", "Q-DIAYN-50 @100k"),
+    }
+    unrewarded = {"VISR @0", "Q-DIAYN-50 @0", "Pos Reward NSQ @0", "RF Curiosity @0", "Random @0"}
+    rewarded = {"NSQ @100k", "NSQ @10M", "DQN @10M", "PPO @500k"}
+    assert set(lines(tmp_path)) == pre_trained | unrewarded | rewarded
 
 
 def test_a_run_s_score_is_its_first_condition(tmp_path: Path):
@@ -264,6 +275,23 @@ def test_the_grid_is_valued_exactly(tmp_path: Path):
     assert (tmp_path / "report/figures/features.png").exists()
 
 
+@pytest.mark.parametrize(
+    "content", ["num_steps,boxes\n1,2,3\n", "a,num_steps,boxes\nx,1\n", "\x00"]
+)
+def test_a_damaged_table_is_told_of_in_words_or_is_none_of_ours(atari: Path, content: str):
+    (atari / "odd.csv").write_text(content)
+    left_out = told(atari)["left_out"]
+    assert left_out == {} if content == "\x00" else "odd.csv is damaged" in left_out["odd.csv"]
+
+
+def test_runs_of_different_lengths_are_different_curves(atari: Path):
+    longer = new_run(atari / "longer", "visr", ATARI[0], 0)
+    play(longer, regression=1.0, random=0.0)
+    longer.config_file.write_text(longer.config_file.read_text().replace("3000", "6000"))
+    (suite,) = publication.gather(atari).suites
+    assert set(curves.collect(suite).by_agent) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
+
+
 def test_other_environments_have_a_table_and_curves_too(tmp_path: Path):
     play(new_run(tmp_path, "visr", "CartPole-v1", 0), regression=200.0, random=20.0)
     out = Path(report.write(tmp_path)["page"]).parent
@@ -310,7 +338,10 @@ def test_our_own_dqn_runs_appear_in_figure_2c(minatar: Path):
 def test_the_page_needs_nothing_but_itself_and_escapes_everything(atari: Path):
     run = new_run(atari, "visr", ATARI[0], 5)
     play(run, regression=1.0, random=0.0)
-    write_json(run.job, {"agent": MARKUP, "game": ATARI[0], "seed": 5})
+    odd = f"{MARKUP} env \ud800 \x1b 目标"
+    write_json(run.job, {"agent": HOSTILE, "game": odd, "seed": 5})
+    for file in (run.config_file, run.phase_two):
+        file.write_text(file.read_text().replace(ATARI[0], json.dumps(odd)[1:-1]))
     page = Path(report.write(atari)["page"]).read_text()
     reader = Reader(page)
     assert "script" not in {tag for tag, _ in reader.elements}

@@ -39,17 +39,27 @@ def collect(suite: Suite, agents: set[str] | None = None) -> Curves:
     last = max((float(run.online["num_steps"][-1]) for run in runs), default=0.0)
     steps = np.linspace(0, last, _POINTS + 1)[1:] if last else np.zeros(0)
     found: dict[str, dict[str, list[Floats]]] = {}
+    names = _names(runs)
     for run in runs:
-        line = _line(suite, run, steps)
-        name = agent_name(run)
-        found.setdefault(name, {}).setdefault(run.env, []).append(line)
-    return Curves(
-        steps,
-        {
-            a: {g: np.array(lines) for g, lines in sorted(of.items())}
-            for a, of in sorted(found.items())
-        },
-    )
+        name = names[run.agent, run.num_steps]
+        found.setdefault(name, {}).setdefault(run.env, []).append(_line(suite, run, steps))
+    by_agent = {
+        agent: {game: np.array(lines) for game, lines in sorted(of.items())}
+        for agent, of in sorted(found.items())
+    }
+    return Curves(steps, by_agent)
+
+
+def _names(runs: list[Run]) -> dict[tuple[str, int], str]:
+    """Of agents by what was asked of them; with the steps, where one agent was asked for several numbers."""
+    lengths: dict[str, set[int]] = {}
+    for run in runs:
+        lengths.setdefault(run.agent, set()).add(run.num_steps)
+    return {
+        (run.agent, run.num_steps): agent_name(run)
+        + (f", {short_count(run.num_steps)}" if len(lengths[run.agent]) > 1 else "")
+        for run in runs
+    }
 
 
 def _line(suite: Suite, run: Run, steps: Floats) -> Floats:

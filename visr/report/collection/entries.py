@@ -32,7 +32,7 @@ _UNREWARDED = {
     UNIFORM: RANDOM,
 }
 _REWARDED = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow"}
-_DIAYN = re.compile(r"diayn-(\d+)")
+_DIAYN = re.compile(r"diayn-(\d+)(-log-q)?")
 _BUDGET = re.compile(r"(.+)-(\d+(?:\.\d+)?)([km]?)")
 
 
@@ -73,8 +73,13 @@ class Entry:
 
 def adapted_name(agent: str) -> str | None:
     """The paper's name of an agent that meets rewards after pre-training; None for others."""
+    return _diayn_name(agent) or _ADAPTED.get(agent)
+
+
+def _diayn_name(agent: str) -> str | None:
+    """With log q(z | s') alone for its reward, it is a line of its own."""
     found = _DIAYN.fullmatch(agent)
-    return f"Q-DIAYN-{found[1]}" if found else _ADAPTED.get(agent)
+    return f"Q-DIAYN-{found[1]}{' (log q)' if found[2] else ''}" if found else None
 
 
 def agent_name(run: Run) -> str:
@@ -137,8 +142,7 @@ def _lines(run: Run) -> list[tuple[Key, Condition]]:
 
 def _unadapted_name(agent: str) -> str | None:
     """The paper runs its full agent without adaptation, and DIAYN; its table calls the former VISR."""
-    found = _DIAYN.fullmatch(agent)
-    return f"Q-DIAYN-{found[1]}" if found else "VISR" if agent == "visr" else None
+    return _diayn_name(agent) or ("VISR" if agent == "visr" else None)
 
 
 def _unadapted_key(run: Run) -> Key:

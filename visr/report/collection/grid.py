@@ -23,7 +23,7 @@ from visr.report.collection.suites import Part, Suite
 from visr.report.collection.table import DASH, Row, Table, fixed
 from visr.report.load import Columns, Floats
 from visr.report.style import Theme
-from visr.run_dir import reading
+from visr.run_dir import RunDir, reading
 
 FAMILIES = ("boxes", "goals")
 """Tasks that mean the same to every agent; random w are each agent's own."""
@@ -77,23 +77,23 @@ def _csv_files(root: Path) -> list[Path]:
             if Path(place) in inside:
                 folders.clear()
                 continue
-            folders[:] = sorted(set(folders) - {"report"})
+            folders[:] = sorted(set(folders) - {RunDir(root).report.name})
             found += [Path(place) / file for file in sorted(files) if file.endswith(".csv")]
     return found
 
 
 def _kept(path: Path) -> list[Line]:
     """Lines of a CSV file with a column `boxes`; none where it speaks of something else."""
-    with reading(path), open(path, encoding="utf-8", newline="") as file:
-        header = next(csv.reader(file), [])
-        rows = list(csv.reader(file))
-    if not {"num_steps", "boxes"} <= set(header):
-        return []
-    if header[0] == "num_steps":
-        return [_line_of_curve(path)]
     try:
-        return [_line_of_row(dict(zip(header, row, strict=True)), header[0]) for row in rows]
-    except (ValueError, KeyError):
+        with reading(path), open(path, encoding="utf-8", newline="") as file:
+            header = next(csv.reader(file), [])
+            if not {"num_steps", "boxes"} <= set(header):
+                return []
+            if header[0] == "num_steps":
+                return [_line_of_curve(path)]
+            rows = [dict(zip(header, row, strict=True)) for row in csv.reader(file)]
+        return [_line_of_row(row, header[0]) for row in rows]
+    except (ValueError, KeyError, csv.Error):
         raise UserError(f"{path} is damaged: a row does not fit its header.") from None
 
 
@@ -105,13 +105,13 @@ def _line_of_curve(path: Path) -> Line:
     label, seed = (found[1], int(found[2])) if found else (path.stem, 0)
     last = {k: float(v[-1]) for k, v in curve.items() if k != "num_steps"}
     num_steps = float(curve["num_steps"][-1])
-    return Line(f"{label}, {short_count(num_steps)}", seed, num_steps, last, curve)
+    return Line(f"{style.plain(label)}, {short_count(num_steps)}", seed, num_steps, last, curve)
 
 
 def _line_of_row(row: dict[str, str], name: str) -> Line:
     values = {k: float(v) for k, v in row.items() if k in _COLUMNS}
     num_steps = float(row["num_steps"])
-    label = f"{row[name]}, {short_count(num_steps)}"
+    label = f"{style.plain(row[name])}, {short_count(num_steps)}"
     return Line(label, int(row.get("seed", 0)), num_steps, values, {})
 
 

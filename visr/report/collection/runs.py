@@ -10,13 +10,12 @@ from typing import Any
 
 from visr.config import GRID
 from visr.errors import UserError
-from visr.report import load, phase_two
+from visr.report import load, phase_two, style
 from visr.report.load import Columns
 from visr.report.phase_two import PhaseTwo
 from visr.run_dir import FORMAT, RunDir, read_json, reading
 
 UNIFORM = "uniform"
-_NOT_RUNS = {"report", "checkpoints", "tensorboard", "tasks"}
 _TAIL = 4096  # bytes that hold the last row of any of our CSV files
 
 
@@ -91,13 +90,13 @@ def read(root: Path) -> tuple[list[Run], list[Trouble]]:
 
 def find(root: Path) -> Iterator[Path]:
     """Directories that hold a config.json, in the order of their names; nothing is sought inside a run."""
-    config = RunDir(root).config_file.name
+    config, report = RunDir(root).config_file.name, RunDir(root).report.name
     with reading(root):
         for place, folders, files in os.walk(root):
             if config in files:
                 folders.clear()
                 yield Path(place)
-            folders[:] = sorted(set(folders) - _NOT_RUNS)
+            folders[:] = sorted(set(folders) - {report})
 
 
 def _run(path: Path, name: str) -> Run:
@@ -106,9 +105,9 @@ def _run(path: Path, name: str) -> Run:
     try:
         env, training, agent = config["env"], config["training"], config["agent"]
         seed, num_steps = int(training["seed"]), int(training["num_steps"])
-        frame_skip = int(config["atari"]["frame_skip"])
+        frame_skip = int(config.get("atari", {}).get("frame_skip", 1))
         label = _agent(run.job, env, seed) or named_by(agent, num_steps)
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{run.config_file} is not a run's configuration ({error}).") from None
     is_grid = env == GRID
     phase = None if is_grid else phase_two.read(run.phase_two, env)
@@ -154,7 +153,7 @@ def _agent(path: Path, env: str, seed: int) -> str | None:
             f"{path} speaks of {job.get('game')!r} with seed {job.get('seed')!r}, and the run "
             f"plays {env!r} with seed {seed}; the run is damaged."
         )
-    return job["agent"]
+    return style.plain(job["agent"])
 
 
 def named_by(agent: dict[str, Any], num_steps: int) -> str:

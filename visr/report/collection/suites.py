@@ -9,6 +9,7 @@ from functools import cached_property
 from visr import games, statistics
 from visr.config import MINATAR
 from visr.games import Subset
+from visr.report import style
 from visr.report.collection import entries as lines
 from visr.report.collection.entries import Entry, Key
 from visr.report.collection.runs import Run
@@ -89,7 +90,7 @@ class Suite:
 
 def name_of(game: str) -> str:
     """A game's id without its family and version."""
-    return game.split("/")[-1].rsplit("-v", 1)[0]
+    return style.plain(game.split("/")[-1].rsplit("-v", 1)[0])
 
 
 def sort(runs: Sequence[Run], entries: Sequence[Entry]) -> list[Suite]:
