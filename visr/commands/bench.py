@@ -39,6 +39,8 @@ class Options:
     """atari, cluster: games side by side, by default 32; a divisor or a multiple of the batch suits best."""
     simulate: bool = False
     """cluster only: up to 800 actors of --num-envs games each (by default 1), from measured times."""
+    learner_speedup: float = 1.0
+    """With --simulate: how many times as quick as one core of this machine the learner shall be."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -52,6 +54,13 @@ def run(args: list[str]) -> int:
     if chosen.simulate and chosen.what != "cluster":
         raise UserError(
             f"--simulate belongs to `visr bench cluster`; leave it out for {chosen.what}."
+        )
+    if not 0 < chosen.learner_speedup < math.inf or (
+        chosen.learner_speedup != 1 and not chosen.simulate
+    ):
+        raise UserError(
+            f"--learner-speedup {chosen.learner_speedup:g} must be a finite number greater than 0 "
+            "and go with --simulate."
         )
     usual = "atari" if chosen.what == "cluster" else chosen.what
     preset = usual if chosen.preset is None else chosen.preset
@@ -121,7 +130,7 @@ def _cluster(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
     usual = 1 if chosen.simulate else _NUM_ENVS
     num_envs = usual if chosen.num_envs is None else chosen.num_envs
     if chosen.simulate:
-        return cluster.simulate(preset, env, num_envs, output.say)
+        return cluster.simulate(preset, env, num_envs, chosen.learner_speedup, output.say)
     return cluster.measure(preset, env, num_envs, seconds, output.say)
 
 
