@@ -7,6 +7,7 @@ import logging
 import math
 import re
 import socket
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -70,12 +71,14 @@ def join(address: str) -> None:
         if address != "auto":  # Ray would knock for minutes
             host, port = address.removeprefix("ray://").split(":")
             socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-        _init(address=address)
+        with warnings.catch_warnings():  # Ray warns of what it then raises
+            warnings.simplefilter("ignore")
+            _init(address=address)
     except (OSError, OverflowError, ValueError, RuntimeError, AssertionError) as error:
         why = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
         raise UserError(
             f"There is no Ray cluster to join at {address!r} ({why[:200]}); start one with "
-            "`ray start --head`, or use --cluster local."
+            "`ray start --head`, set RAY_AUTH_TOKEN if it wants a token, or use --cluster local."
         ) from None
 
 
