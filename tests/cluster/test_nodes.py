@@ -34,7 +34,7 @@ def test_two_nodes_in_step_equal_one_machine(tiny: Any):
 @pytest.mark.usefixtures("nodes")
 def test_what_ray_costs_is_measured():
     assert 0 < probe.order_seconds(5) < 1
-    assert 0 < probe.transfer_seconds(10**6, 2) < 10
+    assert 0 < probe.transfer_seconds(10**6, num_at_once=2, num_times=2) < 10
 
 
 def test_training_outlives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: Any):

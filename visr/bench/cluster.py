@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import statistics
 import time
@@ -28,7 +29,7 @@ _ALIKE = {
 }
 _NUM_ACTORS = (1, 2, 4, 8, 16, 25, 50, 100, 200, 400, 800)
 _PAPERS_ACTORS = 100
-_SPEEDUPS = (1, 4, 16, 64)
+_SPEEDUPS = (1, 4, 16, 64, 256)
 """Of the learner over one core of this machine: what a GPU might bring, to be measured there."""
 _LINK = 10e9 / 8
 """Bytes per second of the network that the simulation assumes: 10 Gbit/s."""
@@ -130,11 +131,17 @@ def one_core() -> Iterator[bool]:
 # ----------------------------------------------------------------------------------- simulated
 
 
-def simulate(preset: str, env: str, envs_per_actor: int, say: Say) -> dict[str, Any]:
-    """Measure acting, learning, orders and transfers, then play clusters of many sizes with these times."""
+def simulate(
+    preset: str, env: str, envs_per_actor: int, learner_speedup: float, say: Say
+) -> dict[str, Any]:
+    """Measure acting, learning, orders and transfers, then play clusters of many sizes with these times.
+
+    `learner_speedup` asks what if the learner were so many times as quick as one core of this machine.
+    """
     config = configuration.replace(presets.get(preset), env=env, num_envs=envs_per_actor, **_ALIKE)
     training_config = config.training
-    times = _measured(config, say)
+    measured = _measured(config, say)
+    times = dataclasses.replace(measured, learn=measured.learn / learner_speedup)
     sizes = {
         "unrolls_per_actor": envs_per_actor,
         "batch_size": training_config.batch_size,
@@ -151,7 +158,8 @@ def simulate(preset: str, env: str, envs_per_actor: int, say: Say) -> dict[str, 
         "ratio": papers / limit,
         "saturates_at_actors": simulation.saturation(scaling),
         "act_seconds": statistics.mean(times.act),
-        "learn_seconds": times.learn,
+        "learn_seconds": measured.learn,
+        "learner_speedup": learner_speedup,
         "transfer_seconds": times.transfer,
         "order_seconds": times.order,
         "acting_steps_per_second": envs_per_actor
@@ -160,7 +168,7 @@ def simulate(preset: str, env: str, envs_per_actor: int, say: Say) -> dict[str, 
         "env": env,
         "envs_per_actor": envs_per_actor,
         "scaling": [outcome._asdict() for outcome in scaling],
-        "sizing": [_sized(times, speedup, sizes) for speedup in _SPEEDUPS],
+        "sizing": [_sized(measured, speedup, sizes) for speedup in _SPEEDUPS],
     }
 
 
@@ -181,7 +189,7 @@ def _measured(config: RunConfig, say: Say) -> Times:
     num_bytes = sum(field.nbytes for field in unrolls[0])
     say("Timing Ray's orders, and transfers between two nodes on this machine.")
     with probe.nodes(0, 1):
-        order, transfer = probe.order_seconds(), probe.transfer_seconds(num_bytes)
+        order, transfer = probe.order_seconds(), probe.transfer_seconds(num_bytes, len(unrolls))
     per_update = [seconds / len(metrics) for metrics, seconds in learnt]
     return Times(
         act=tuple(seconds for _, seconds in played),
@@ -199,7 +207,7 @@ def _timed(job: Callable[[], Any]) -> tuple[Any, float]:
 
 def _sized(times: Times, speedup: int, sizes: dict[str, int]) -> dict[str, float]:
     """A learner so many times as quick, and as many actors as it takes to feed it."""
-    faster = Times(times.act, times.transfer, times.learn / speedup, times.order)
+    faster = dataclasses.replace(times, learn=times.learn / speedup)
     number = simulation.actors_per_learner(
         statistics.mean(times.act), sizes["unrolls_per_actor"], faster.learn, sizes["batch_size"]
     )

@@ -48,7 +48,7 @@ def simulate(
     batch_size: int,
     unroll_length: int,
     max_staleness: int,
-    num_updates: int = 400,
+    num_updates: int = 200,
     seed: int = 0,
 ) -> Outcome:
     """Play the cluster's own rules without waiting: back-pressure, order of arrival, bounded staleness.
@@ -105,7 +105,9 @@ class _World:
         heapq.heappush(self.events, (when, len(self.events), what, version))
 
     def _begin_acting(self) -> None:
-        while self.free and self.under_way + len(self.queue) + self.size <= self.room:
+        room = self.room - len(self.queue) - self.under_way
+        while self.free and self.size <= room:
+            room -= self.size
             seconds = self.dice.choice(self.times.act)
             self.free, self.under_way = self.free - 1, self.under_way + self.size
             self.acting += seconds

@@ -49,16 +49,16 @@ def order_seconds(num_orders: int = 200) -> float:
     return _median(num_orders, lambda: None, lambda _: ray.get(echo.nothing.remote()))
 
 
-def transfer_seconds(num_bytes: int, num_times: int = 10) -> float:
-    """From one node's object store to this process's node; the median. Needs `nodes(0, 1)`."""
+def transfer_seconds(num_bytes: int, num_at_once: int, num_times: int = 5) -> float:
+    """Of each of several objects that go together from a node's store to this one's. Needs `nodes(0, 1)`."""
     far: Any = ray.remote(Echo).options(num_cpus=1).remote()
 
     def make() -> Any:
-        reference = far.unrolls.remote(num_bytes)
-        ray.wait([reference], fetch_local=False)
-        return reference
+        references = [far.unrolls.remote(num_bytes) for _ in range(num_at_once)]
+        ray.wait(references, num_returns=num_at_once, fetch_local=False)
+        return references
 
-    return _median(num_times, make, ray.get)
+    return _median(num_times, make, ray.get) / num_at_once
 
 
 def _median(num_times: int, make: Callable[[], Any], use: Callable[[Any], Any]) -> float:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import re
+import socket
+import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -17,6 +20,9 @@ from visr.errors import UserError
 
 _SMALLEST_STORE = 128 * 2**20
 """Bytes of the object store of a local session; Ray wants 75 MB."""
+
+_PATIENCE = 10.0
+"""Seconds to wait for a cluster's machine to answer."""
 
 
 class Needs(NamedTuple):
@@ -57,17 +63,22 @@ def start(num_cpus: int, store_bytes: int = _SMALLEST_STORE) -> None:
 
 def join(address: str) -> None:
     """An existing cluster, or a sentence that says why not."""
-    if address != "auto" and ":" not in address:
+    if address != "auto" and not re.fullmatch(r"(ray://)?[^/:]+:\d{1,5}", address):
         raise UserError(
             f"--cluster {address} is no place; it can be local, auto, ray://host:10001 or host:port."
         )
     try:
-        _init(address=address)
-    except (ConnectionError, ValueError, RuntimeError, AssertionError) as error:
+        if address != "auto":  # Ray would knock for minutes
+            host, port = address.removeprefix("ray://").split(":")
+            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
+        with warnings.catch_warnings():  # Ray warns of what it then raises
+            warnings.simplefilter("ignore")
+            _init(address=address)
+    except (OSError, OverflowError, ValueError, RuntimeError, AssertionError) as error:
         why = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
         raise UserError(
             f"There is no Ray cluster to join at {address!r} ({why[:200]}); start one with "
-            "`ray start --head`, or use --cluster local."
+            "`ray start --head`, set RAY_AUTH_TOKEN if it wants a token, or use --cluster local."
         ) from None
 
 

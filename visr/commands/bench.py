@@ -47,6 +47,8 @@ class Options:
     """cluster only: up to 800 actors of --num-envs games each (by default 1), from measured times."""
     num_runs: int | None = None
     """report only: how many made-up runs, by default 1,000."""
+    learner_speedup: float = 1.0
+    """With --simulate: how many times as quick as one core of this machine the learner shall be."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -60,6 +62,7 @@ def run(args: list[str]) -> int:
     seconds = _SECONDS[chosen.what] if chosen.seconds is None else chosen.seconds
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
+    _check_simulation(chosen)
     usual = {"explorer": "atari-small", "cluster": "atari"}.get(chosen.what, chosen.what)
     preset = usual if chosen.preset is None else chosen.preset
     measures = {
@@ -72,6 +75,18 @@ def run(args: list[str]) -> int:
     measure = measures[chosen.what]
     result = measure(chosen, preset, seconds)
     return _show(f"visr bench {chosen.what}, preset {preset}", result, chosen.json)
+
+
+def _check_simulation(chosen: Options) -> None:
+    if chosen.simulate and chosen.what != "cluster":
+        raise UserError(
+            f"--simulate belongs to `visr bench cluster`; leave it out for {chosen.what}."
+        )
+    speedup = chosen.learner_speedup
+    if not 0 < speedup < math.inf or (speedup != 1 and not chosen.simulate):
+        raise UserError(
+            f"--learner-speedup {speedup:g} must be a finite number greater than 0 and go with --simulate."
+        )
 
 
 def _show(title: str, result: dict[str, Any], as_json: bool) -> int:
@@ -156,7 +171,7 @@ def _cluster(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
     usual = 1 if chosen.simulate else _NUM_ENVS
     num_envs = usual if chosen.num_envs is None else chosen.num_envs
     if chosen.simulate:
-        return cluster.simulate(preset, env, num_envs, output.say)
+        return cluster.simulate(preset, env, num_envs, chosen.learner_speedup, output.say)
     return cluster.measure(preset, env, num_envs, seconds, output.say)
 
 
