@@ -134,7 +134,9 @@ def _take_turns(launch: Launch, game: Path, seconds: float) -> tuple[float, floa
         socket.send(json.dumps({"do": "speed", "value": _AS_FAST_AS_IT_CAN}))
 
         def streamed() -> int:
-            return int(len(socket.recv()) > 0)
+            socket.recv()
+            socket.send(json.dumps({"do": "seen"}))
+            return 1
 
         def played() -> int:
             stage.step() if not stage.is_over else stage.begin(0)
@@ -147,7 +149,7 @@ def _take_turns(launch: Launch, game: Path, seconds: float) -> tuple[float, floa
             socket.send(json.dumps({"do": "pause"}))
             with contextlib.suppress(TimeoutError):  # what was already on its way
                 while socket.recv(timeout=0.5):
-                    pass
+                    socket.send(json.dumps({"do": "seen"}))
             _count(played, seconds / _TURNS / 2, counts, spent, 1)
     return counts[0] / spent[0], counts[1] / spent[1]
 

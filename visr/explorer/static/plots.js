@@ -16,6 +16,7 @@ function prepared(canvas) {
 export function number(x, digits = 2) {
   if (x === null || x === undefined || !Number.isFinite(x)) return "–";
   const size = Math.abs(x);
+  if (Number.isInteger(x) && size < 1e6) return x.toLocaleString("en").replace("-", "−");
   if (size >= 1e6) return x.toExponential(1).replace("-", "−").replace("e+", "e");
   const text = size >= 1000 ? Math.round(x).toLocaleString("en") : size >= 100 ? x.toFixed(0) : x.toFixed(digits);
   return text.replace("-", "−");
