@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from visr import api, presets
 from visr import config as configuration
@@ -43,6 +44,7 @@ def measure(preset: str, env: str, seconds: float) -> dict[str, Any]:
     The limit is the same agent playing the same game in this process: no picture, no phi, no wire. The two
     take turns, so that noise slows them alike.
     """
+    torch.set_num_threads(1)  # as the server does: networks this small lose by more
     with tempfile.TemporaryDirectory() as directory:
         grid = untrained(Path(directory) / "grid", presets.get("grid"))
         game = untrained(
