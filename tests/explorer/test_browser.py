@@ -133,8 +133,9 @@ def test_a_painted_reward_is_answered_as_python_would(opened: Open, launched: La
     expect(page.locator("#fraction")).to_have_text(fraction)
     assert int(page.locator("#latency").text_content().split()[0]) > 0
 
+    before = page.locator("#paint .task-w").get_attribute("aria-label")
     page.click("#undo")
-    settled(page, page.locator("#paint .task-w").get_attribute("aria-label"))
+    settled(page, before)
     assert copied(page)["reward"].min() == 0
 
 

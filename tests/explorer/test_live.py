@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import struct
@@ -111,12 +112,30 @@ def test_frames_come_over_a_websocket_at_the_pace_that_was_asked_for(launched: L
         assert unpacked(live.recv(timeout=30))[0]["step"] == 0
         live.send(json.dumps({"do": "speed", "value": 60}))
         live.send(json.dumps({"do": "play"}))
-        steps = [unpacked(live.recv(timeout=30))[0]["step"] for _ in range(20)]
+        steps = []
+        while len(steps) < 20:
+            steps.append(unpacked(live.recv(timeout=30))[0]["step"])
+            live.send(json.dumps({"do": "seen"}))
         assert steps == list(range(1, 21))
         live.send(json.dumps({"do": "nonsense"}))
         while isinstance(said := live.recv(timeout=30), bytes):
             pass
         assert json.loads(said) == {"error": "There is no order 'nonsense'."}
+
+
+def test_a_page_that_does_not_keep_up_is_waited_for(launched: Launched):
+    address = f"ws://127.0.0.1:{launched.server.port}/api/live"
+    protocols: Any = ["visr", launched.server.token]
+    with connect(address, subprotocols=protocols) as live:
+        live.send(json.dumps({"do": "speed", "value": 240}))
+        live.send(json.dumps({"do": "play"}))
+        frames = 0
+        with contextlib.suppress(TimeoutError):
+            while live.recv(timeout=1.5):
+                frames += 1
+        assert frames == 8
+        live.send(json.dumps({"do": "seen"}))
+        assert live.recv(timeout=30)
 
 
 def test_a_run_in_training_is_explored_as_of_its_newest_checkpoint(tmp_path: Path):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from visr import api, presets
 from visr import config as configuration
@@ -43,6 +44,7 @@ def measure(preset: str, env: str, seconds: float) -> dict[str, Any]:
     The limit is the same agent playing the same game in this process: no picture, no phi, no wire. The two
     take turns, so that noise slows them alike.
     """
+    torch.set_num_threads(1)  # as the server does: networks this small lose by more
     with tempfile.TemporaryDirectory() as directory:
         grid = untrained(Path(directory) / "grid", presets.get("grid"))
         game = untrained(
@@ -134,7 +136,9 @@ def _take_turns(launch: Launch, game: Path, seconds: float) -> tuple[float, floa
         socket.send(json.dumps({"do": "speed", "value": _AS_FAST_AS_IT_CAN}))
 
         def streamed() -> int:
-            return int(len(socket.recv()) > 0)
+            socket.recv()
+            socket.send(json.dumps({"do": "seen"}))
+            return 1
 
         def played() -> int:
             stage.step() if not stage.is_over else stage.begin(0)
@@ -147,7 +151,7 @@ def _take_turns(launch: Launch, game: Path, seconds: float) -> tuple[float, floa
             socket.send(json.dumps({"do": "pause"}))
             with contextlib.suppress(TimeoutError):  # what was already on its way
                 while socket.recv(timeout=0.5):
-                    pass
+                    socket.send(json.dumps({"do": "seen"}))
             _count(played, seconds / _TURNS / 2, counts, spent, 1)
     return counts[0] / spent[0], counts[1] / spent[1]
 

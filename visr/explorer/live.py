@@ -26,6 +26,8 @@ FASTEST = 240.0
 _MOST_NUMBERS = 64
 """Of an observation that is shown as numbers."""
 _WAITING_ORDERS = 50
+_MOST_UNSEEN = 8
+"""Frames on their way: a slow page shall find the newest ones there, not those of a minute ago."""
 
 
 class Show:
@@ -33,7 +35,7 @@ class Show:
 
     def __init__(self, run: Run) -> None:
         agent = run.config.agent
-        self.run, self.speed, self.is_playing = run, 15.0, False
+        self.run, self.speed, self.is_playing, self.num_unseen = run, 15.0, False, 0
         self._epsilon, self._gpi, self._seed = agent.epsilon, agent.gpi, 0
         self._w = run.skill(0).w
         self._open(run)
@@ -90,6 +92,7 @@ class Show:
     def moment(self) -> bytes:
         """Where it stands now: a length, as many bytes of JSON, and a PNG (or nothing)."""
         stage = self._stage
+        self.num_unseen += 1
         head: dict[str, Any] = {
             "step": stage.num_steps,
             "seed": self._seed,
@@ -154,7 +157,8 @@ async def _play(websocket: WebSocket, explored: Explored, show: Show) -> None:
     try:
         await websocket.send_bytes(await asyncio.to_thread(show.moment))
         while True:
-            order = await _next(orders, due - time.monotonic() if show.is_playing else None)
+            goes_on = show.is_playing and show.num_unseen < _MOST_UNSEEN
+            order = await _next(orders, due - time.monotonic() if goes_on else None)
             if order is _TIME_IS_UP:
                 due = max(due + 1 / show.speed, time.monotonic())
                 await asyncio.to_thread(show.step, explored.run)
@@ -174,8 +178,12 @@ async def _play(websocket: WebSocket, explored: Explored, show: Show) -> None:
 
 async def _obey(websocket: WebSocket, explored: Explored, show: Show, order: Fields) -> None:
     try:
+        what = order.text("do", 20)
+        if what == "seen":  # so frequent and so quick that a thread would be a detour
+            show.num_unseen = max(show.num_unseen - 1, 0)
+            return
         shows = await asyncio.to_thread(show.obey, order)
-        if shows and order.text("do", 20) == "step":
+        if what == "step":
             await asyncio.to_thread(show.step, explored.run)
     except UserError as error:
         await websocket.send_text(json.dumps({"error": str(error)}))

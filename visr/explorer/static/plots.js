@@ -16,6 +16,7 @@ function prepared(canvas) {
 export function number(x, digits = 2) {
   if (x === null || x === undefined || !Number.isFinite(x)) return "–";
   const size = Math.abs(x);
+  if (Number.isInteger(x) && size < 1e6) return x.toLocaleString("en").replace("-", "−");
   if (size >= 1e6) return x.toExponential(1).replace("-", "−").replace("e+", "e");
   const text = size >= 1000 ? Math.round(x).toLocaleString("en") : size >= 100 ? x.toFixed(0) : x.toFixed(digits);
   return text.replace("-", "−");
@@ -138,7 +139,7 @@ function ticks(low, high) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((k) => k * power).find((s) => s >= rough);
   const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step);
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) found.push(k * step + 0);
   return found;
 }
 

@@ -101,7 +101,12 @@ export function shortcut(key) {
   return true;
 }
 
-async function moment(head, picture) {
+let latest = null;
+let isDrawing = false;
+
+// Numbers of every frame count; of the pictures, only the newest is drawn when the browser has time for one.
+function moment(head, picture) {
+  live.send("seen");
   if (head.step === 0 || head.step < (now?.step ?? 0)) curve = { x: [], score: [], own: [] };
   now = head;
   complain("watch-error", null);
@@ -111,6 +116,13 @@ async function moment(head, picture) {
   if (curve.x.length > 3000) for (const name in curve) curve[name] = curve[name].filter((_, i) => i % 2 === 0);
   times.push(performance.now());
   times = times.slice(-30);
+  latest = { head, picture };
+  if (!isDrawing) requestAnimationFrame(render);
+  isDrawing = true;
+}
+
+async function render() {
+  const { head, picture } = latest;
   const image = picture ? await createImageBitmap(picture) : null;
   draw(image, head);
   offer(image, head);
@@ -120,6 +132,8 @@ async function moment(head, picture) {
   const spent = times.at(-1) - times[0];
   $("now-rate").textContent = wantsPlay && times.length > 5 ? `${Math.round((1000 * (times.length - 1)) / spent)}` : "–";
   plot();
+  isDrawing = latest.head !== head;
+  if (isDrawing) requestAnimationFrame(render);
 }
 
 function draw(image, head) {
