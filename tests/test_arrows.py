@@ -97,7 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
-LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "models", "presets", "cli"}
+LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "presets", "cli"}
 
 
 def room_of(path: Path) -> str:
@@ -160,7 +160,9 @@ def test_the_light_rooms_import_nothing_heavy(path: Path):
     assert not {name.split(".")[0] for name in heavy} & HEAVY
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list", "presets"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["list", "presets"], ["list", "models"]]
+)
 def test_words_that_need_no_network_do_not_load_torch(arguments: list[str]):
     code = (
         "import sys; from visr.cli import main; main(sys.argv[1:]); "

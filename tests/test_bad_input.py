@@ -144,7 +144,7 @@ CASES = [
     Case("bad choice", f"{TRAIN} --features leraned", "'leraned'", "'learned', 'random'"),
     Case("bad layout", f"{TRAIN} --layout maze", "'maze'", "four-rooms"),
     Case("unknown list", "list planets", "'planets'", "'presets'"),
-    Case("list of nothing", "list", "{envs,presets,rewards}", "visr list --help"),
+    Case("list of nothing", "list", "{envs,presets,rewards,models}", "visr list --help"),
     Case("unknown bench", "bench pinball", "'pinball'", "'grid'"),
     # ---- numbers
     *counts("num-steps", "num-envs", "unroll-length", "batch-size", "checkpoint-every"),

@@ -47,14 +47,14 @@ _WIDE: dict[str, object] = {
 _PLUS: dict[str, object] = {
     **_WIDE,
     "num_features": 32,
+    "hidden_sizes": (256, 256),
     "task_distribution": "visited",
     "task_mix": 0.9,
     "value_weight": 8.0,
     "epsilon": 0.2,
     "unroll_length": 20,
     "batch_size": 32,
-    "num_steps": 9_000_000,
-    "ridge": 0.03,
+    "num_steps": 7_000_000,
     "evaluate_every": 500_000,
 }
 

@@ -16,7 +16,7 @@ from visr.tasks import methods
 from visr.tasks.methods import Comparison, Rewards
 
 W = np.array([0.6, -0.48, 0.64, 0.0])
-REGRESSIONS = {"least squares", "ridge", "centred", "centred ridge"}
+REGRESSIONS = {"least squares", "ridge", "centred", "centred ridge", "whitened"}
 
 
 def features(num_steps: int = 400, d: int = 4, seed: int = 0) -> NDArray[np.float32]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import io
 import re
 from typing import Any, TypeVar
@@ -44,8 +45,11 @@ def _first_words(page: str, verb: str) -> str:
     """What tyro complains of and what it would suggest, out of its framed page."""
     complaint, *others = _paragraphs(page) or ["the options could not be read"]
     complaint = complaint.partition(" Got errors:")[0]  # what follows speaks of Python's types
-    meant = [re.search(r"--[\w-]+", text) for text in others if text.startswith("Perhaps you")]
-    hint = f"did you mean {meant[0][0]}? " if meant and meant[0] else ""
+    hints = [text for text in others if text.startswith("Perhaps you")]
+    meant = [option for text in hints for option in re.findall(r"--[\w-]+", text)]
+    given = re.findall(r"--[\w-]+", complaint)
+    near = difflib.get_close_matches(given[0], meant, n=1, cutoff=0) if given else []
+    hint = f"did you mean {near[0]}? " if near else ""
     return f"{complaint.rstrip('.')}; {hint}`visr {verb} --help` lists the options."
 
 
