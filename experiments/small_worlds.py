@@ -19,7 +19,16 @@ from visr.errors import UserError
 from visr.tasks import protocol
 
 NUM_STEPS = 100_000
-COLUMNS = ("env", "seed", "num_steps", "method", "mean", "standard_error", "r_squared", "chosen")
+COLUMNS: tuple[str, ...] = (
+    "env",
+    "seed",
+    "num_steps",
+    "method",
+    "mean",
+    "standard_error",
+    "r_squared",
+    "chosen",
+)
 
 
 def trained(path: Path, env: str, seed: int, num_steps: int) -> visr.Run:
