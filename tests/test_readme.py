@@ -39,8 +39,11 @@ def test_the_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
     verbs = [words[1] for words in commands]
     assert verbs[:4] == ["pretrain", "infer", "evaluate", "report"]
     assert verbs[4:8] == ["pretrain", "evaluate", "play", "report"]
-    assert verbs[8:] == ["doctor", "pretrain", "infer", "infer", "export", "pretrain"]
+    assert verbs[8:13] == ["doctor", "pretrain", "infer", "infer", "export"]
+    assert verbs[13:] == ["explore", "explore", "pretrain"]
     for _, verb, *words in commands:
+        if verb == "explore" and "--export" not in words:
+            continue  # it serves until it is stopped
         arguments = ["smoke" if word == "demo" else word for word in words]
         assert main([verb, *arguments, *_smaller(verb, words)]) == 0, words
     assert (tmp_path / "pacman.mp4").is_file()
@@ -61,6 +64,8 @@ def _smaller(verb: str, words: list[str]) -> tuple[str, ...]:
         return (*few, "--recorded-steps", "500")
     if verb == "evaluate" and pacman:
         return ("--episodes", "1", "--rewarded-steps", "1200")
+    if verb == "explore":
+        return ("--skills", "2")
     return ("--max-steps", "5") if verb == "play" else ()
 
 
