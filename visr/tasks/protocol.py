@@ -90,11 +90,10 @@ def meet_rewards(
     seen = _sweep(agent, config, num_episodes // rounds, num_steps // rounds, seed, None)
     for number in range(1, rounds):
         episodes_left, steps_left = num_episodes - len(seen.episodes), num_steps - len(seen.reward)
-        share = rounds - number
-        posterior = _posterior(seen, config)
-        more = _sweep(
-            agent, config, episodes_left // share, steps_left // share, seed + number, posterior
-        )
+        episodes, steps = episodes_left // (rounds - number), steps_left // (rounds - number)
+        if episodes < 1 or steps < 1:  # the rounds before took a few steps more, side by side
+            break
+        more = _sweep(agent, config, episodes, steps, seed + number, _posterior(seen, config))
         seen = _joined(seen, more)
     return seen
 
