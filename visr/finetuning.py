@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,12 +87,16 @@ def start(
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
     plan = _Plan(settings, task, np.stack([task.w, *others]))
     agent = _beginning(agent, config, settings)
-    before = worth(agent, config, task)
     run = RunDir.create(path, config)
-    plan.save(run)
-    tuner = _tuner(agent, config, plan)
-    _save(run, tuner)
-    write_json(run.finetuned, _result(config, plan, tuner, before, None))
+    try:
+        before = worth(agent, config, task)
+        tuner = _tuner(agent, config, plan)
+        plan.save(run)
+        write_json(run.finetuned, _result(config, plan, tuner, before, None))
+        _save(run, tuner)
+    except BaseException:  # a run without any checkpoint would only be in the way
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise
     return _train(run, config, plan, tuner, before, observe)
 
 

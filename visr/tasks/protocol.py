@@ -104,12 +104,12 @@ def meet_rewards(
     seen = _sweep(agent, config, num_episodes // rounds, num_steps // rounds, seed, choice)
     for number in range(1, rounds):
         episodes_left, steps_left = num_episodes - len(seen.episodes), num_steps - len(seen.reward)
-        share = rounds - number
+        episodes, steps = episodes_left // (rounds - number), steps_left // (rounds - number)
+        if episodes < 1 or steps < 1:  # the rounds before took a few steps more, side by side
+            break
         source = np.random.default_rng(seed + number)
         choice = Choice(functools.partial(_posterior(seen, config).draw, source))
-        more = _sweep(
-            agent, config, episodes_left // share, steps_left // share, seed + number, choice
-        )
+        more = _sweep(agent, config, episodes, steps, seed + number, choice)
         seen = _joined(seen, more)
     return seen
 
