@@ -61,6 +61,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(
             "agents",
             "api",
+            "cluster",
             "config",
             "envs",
             "games",

@@ -1,0 +1,73 @@
+"""What must fit together: fields that are fine alone and not with each other."""
+
+from __future__ import annotations
+
+import math
+
+from visr.config.sections import AgentConfig, ClusterConfig, RunConfig, TrainingConfig
+from visr.errors import UserError
+
+
+def check(config: RunConfig) -> None:
+    """A UserError that names the first fields at odds."""
+    training = config.training
+    if training.num_processes > training.num_actor_groups:
+        raise UserError(
+            f"num_processes = {training.num_processes} is more than num_actor_groups = "
+            f"{training.num_actor_groups}; every process acts for a group, so raise --num-actor-groups too."
+        )
+    if config.agent.centred_features and training.micro_batch:
+        raise UserError(
+            f"micro_batch = {training.micro_batch} does not go with centred_features, which needs the mean "
+            "of the whole batch; use --micro-batch 0."
+        )
+    _check_objective(config.agent)
+    if training.num_rewarded_envs >= training.num_envs:
+        raise UserError(
+            f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
+            f"{training.num_envs} to pre-train in; give fewer of them."
+        )
+    if training.num_actor_groups > (left := training.num_envs - training.num_rewarded_envs):
+        raise UserError(
+            f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
+            f"{left}; every group needs an environment, so give at most that many groups."
+        )
+    _check_cluster(config.cluster, training)
+
+
+def _check_objective(agent: AgentConfig) -> None:
+    if agent.objective != "visr" and agent.features == "random":
+        raise UserError(
+            f"objective = {agent.objective!r} trains phi and features = 'random' forbids it; leave out one."
+        )
+    if agent.objective == "metra" and agent.cumulant == "current":
+        raise UserError(
+            "cumulant = 'current' does not go with objective = 'metra', whose cumulant is the difference "
+            "of two states; leave it out."
+        )
+
+
+def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
+    """What must fit together for learners to share batches and for actors never to wait for each other."""
+    size, stale, every = training.batch_size, cluster.max_staleness, cluster.publish_every
+    if size % cluster.num_learners:
+        raise UserError(
+            f"num_learners = {cluster.num_learners} cannot share batch_size = {size} evenly; "
+            "give a divisor of it."
+        )
+    if every > max(stale, 1):
+        raise UserError(
+            f"publish_every = {every} makes weights older than max_staleness = {stale} permits; "
+            f"give --max-staleness {every} or more."
+        )
+    most = (stale - every + 1) * size
+    if stale and (largest := largest_group(training)) > most:
+        raise UserError(
+            f"max_staleness = {stale} is too small for {largest} environments per actor, of which at most "
+            f"{most} could act at a time; raise it, or --num-actor-groups."
+        )
+
+
+def largest_group(training: TrainingConfig) -> int:
+    """Environments of the largest group."""
+    return math.ceil((training.num_envs - training.num_rewarded_envs) / training.num_actor_groups)
