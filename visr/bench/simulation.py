@@ -64,7 +64,7 @@ def simulate(
         num_actors=num_actors,
         steps_per_second=steps / seconds,
         learner_busy=world.learning / seconds,
-        link_busy=world.sending / seconds,
+        link_busy=min(world.sending / seconds, 1.0),  # some may still be on their way
         actors_busy=world.acting / (seconds * num_actors),
         staleness=world.stale / used,
         dropped=world.queue.num_dropped / (world.queue.num_dropped + used),

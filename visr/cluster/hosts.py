@@ -91,7 +91,7 @@ class ActorHost(Host):
 
     def load_state(self, state: Arrays, num_steps: int) -> None:
         """The inverse of `state`."""
-        self._actor.load_state(tensors(within_arrays(state, f"actor{self._group}.")), num_steps)
+        self._actor.load_state(tensors(within(state, f"actor{self._group}.")), num_steps)
 
 
 class LearnerHost(Host):
@@ -133,7 +133,7 @@ class LearnerHost(Host):
         """psi, and the agent's other weights; nobody elsewhere needs a target network."""
         state = arrays(self._agent.state_dict())
         others = {k: v for k, v in state.items() if not k.startswith(("psi.", "target_psi."))}
-        return within_arrays(state, "psi."), others
+        return within(state, "psi."), others
 
     def state(self, *unrolls: list[NDArray]) -> Arrays:
         """Learner and waiting unrolls, these included, as the single-machine loop saves them."""
@@ -182,7 +182,7 @@ class RewardedHost(Host):
 
     def load_state(self, state: Arrays, num_steps: int) -> None:
         """The inverse of `state`."""
-        self._online.load_state(tensors(within_arrays(state, "online.")), num_steps)
+        self._online.load_state(tensors(within(state, "online.")), num_steps)
 
 
 def for_acting(config: RunConfig) -> RunConfig:
@@ -226,11 +226,6 @@ def borrowed(fields: list[NDArray]) -> list[Tensor]:
     with warnings.catch_warnings():  # torch warns of what it must not write to; nobody will
         warnings.simplefilter("ignore")
         return [torch.from_numpy(field) for field in fields]
-
-
-def within_arrays(state: Arrays, prefix: str) -> Arrays:
-    """The entries whose names begin with `prefix`, without it."""
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
 
 
 def load_weights(agent: Agent, psi: Arrays, others: Arrays) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -140,6 +140,9 @@ def _gradients(agent: Agent) -> list[Tensor]:
     return [p.grad for p in agent.parameters() if p.grad is not None]
 
 
-def within(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+Kind = TypeVar("Kind")
+
+
+def within(entries: dict[str, Kind], prefix: str) -> dict[str, Kind]:
     """The entries whose names begin with `prefix`, without it."""
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+    return {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}
