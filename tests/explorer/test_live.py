@@ -24,7 +24,7 @@ from visr.explorer.live import Show
 from visr.explorer.state import Explored
 
 
-def unpacked(message: bytes) -> tuple[dict[str, Any], np.ndarray | None]:
+def unpacked(message: Any) -> tuple[dict[str, Any], np.ndarray | None]:
     """The head and the picture of a moment."""
     (length,) = struct.unpack("<I", message[:4])
     picture = message[4 + length :]

@@ -25,7 +25,12 @@ def wishes(run_path: Path) -> Wishes:
 def cart(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
     """A world of vectors with names, briefly trained."""
     out = tmp_path_factory.mktemp("cart") / "run"
-    tiny = {"num_envs": 8, "batch_size": 4, "num_rewarded_envs": 0, "recorded_steps": 2_000}
+    tiny: dict[str, Any] = {
+        "num_envs": 8,
+        "batch_size": 4,
+        "num_rewarded_envs": 0,
+        "recorded_steps": 2_000,
+    }
     return visr.pretrain("CartPole-v1", out=out, num_steps=2_000, **tiny)
 
 

@@ -39,6 +39,7 @@ def test_values_and_features_are_those_of_the_agent(run: api.Run):
     before = int(stage.observation[0])
     stage.step()
     q = run.successor_features([before], w)[0] @ w
+    assert stage.values is not None
     np.testing.assert_allclose(stage.values, q, rtol=1e-4)
     assert stage.action == q.argmax()
     np.testing.assert_allclose(stage.features(), run.features(stage.observation)[0], rtol=1e-5)

@@ -144,10 +144,20 @@ async def serve(websocket: WebSocket, explored: Explored) -> None:
                 await _play(websocket, explored, show)
             finally:
                 show.close()
+    except WebSocketDisconnect:
+        return
     except UserError as error:
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await websocket.send_text(json.dumps({"error": str(error)}))
-            await websocket.close(1013)
+        await _leave(websocket, str(error), 1013)
+    except Exception as error:  # other people's environments fail in ways of their own
+        reason = " ".join(str(error).split()) or type(error).__name__
+        await _leave(websocket, f"The environment failed: {reason}", 1011)
+
+
+async def _leave(websocket: WebSocket, sentence: str, code: int) -> None:
+    """Say why, and close; whoever has gone already need not hear it."""
+    with contextlib.suppress(Exception):
+        await websocket.send_text(json.dumps({"error": sentence}))
+        await websocket.close(code)
 
 
 async def _play(websocket: WebSocket, explored: Explored, show: Show) -> None:
