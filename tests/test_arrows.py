@@ -79,6 +79,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(
             "api",
             "baselines",
+            "cluster",
             "config",
             "errors",
             "games",

@@ -139,4 +139,4 @@ def test_the_benchmark_compares_ray_with_the_same_loop_in_one_process():
     )
     assert result["overhead"] == pytest.approx(1 / result["ratio"] - 1)
     assert 0 < result["steps_per_second"] < math.inf
-    assert "turns" in said[-1]
+    assert "on Ray" in said[-1]

@@ -129,3 +129,13 @@ def test_what_cannot_be_reproduced_is_refused_in_a_sentence(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_ray_does_the_same_jobs_to_the_same_end(undisturbed: Path, tmp_path: Path):
+    pytest.importorskip("ray")
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "visr", *ARGUMENTS, "--out", str(out), "--cluster", "local"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"2 of 2 jobs done: {out}\n"), done.stderr
+    assert settled(out) == settled(undisturbed)
+    assert results(out) == results(undisturbed)

@@ -18,7 +18,7 @@ from visr.commands.plan_progress import progress
 from visr.errors import UserError
 from visr.reproduce import estimate, plan
 from visr.reproduce.ledger import Ledger, locked
-from visr.reproduce.runner import Runner
+from visr.reproduce.runner import Observer, Runner
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ class Options:
     """Episodes that judge each way to act."""
     jobs: int = 1
     """Processes at a time, each on one core."""
+    cluster: str | None = None
+    """Run the jobs as tasks of Ray instead: local, auto, or ray://HOST:PORT; nodes share the directory."""
     dry_run: bool = False
     """Print the plan and an estimate of its time, and do nothing."""
     json: bool = False
@@ -70,7 +72,10 @@ def run(args: list[str]) -> int:
         ledger.adopt(wanted)
         try:
             with progress(wanted, ledger) as observe:
-                Runner(wanted, ledger, lock, chosen.jobs).run(observe)
+                if chosen.cluster is None:
+                    Runner(wanted, ledger, lock, chosen.jobs).run(observe)
+                else:
+                    _elsewhere(wanted, ledger, chosen.cluster, chosen.jobs, observe)
         except KeyboardInterrupt:
             done = sum(ledger.state(job) == "done" for job in wanted.jobs)
             output.say(
@@ -78,6 +83,20 @@ def run(args: list[str]) -> int:
             )
             return 128 + signal.SIGINT
     return _show_result(wanted, ledger, chosen)
+
+
+def _elsewhere(
+    wanted: plan.Plan, ledger: Ledger, where: str, num_jobs: int, observe: Observer
+) -> None:
+    try:
+        from visr.reproduce import elsewhere
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise UserError(
+            '--cluster needs Ray; install it with `pip install "visr[cluster]"`.'
+        ) from None
+    elsewhere.run(wanted, ledger, where, num_jobs, lambda row: observe([], row))
 
 
 def _plan(chosen: Options) -> plan.Plan:

@@ -76,6 +76,14 @@ def probe(config: RunConfig) -> float:
     return (loop.num_steps - before) / (time.perf_counter() - start)
 
 
+def carry_out(told: dict[str, Any]) -> None:
+    """Train or evaluate, as the order says; what is begun already goes on."""
+    if told["phase"] == "train":
+        train(RunDir(told["run"]), configuration.from_dict(told["config"]), told["job"])
+    else:
+        evaluate(RunDir(told["run"]), Counts(**told["counts"]))
+
+
 def _end_with_the_runner() -> None:
     def wait() -> None:
         while os.read(0, 1):  # not through sys.stdin, whose lock Python wants back when it ends
@@ -88,14 +96,12 @@ def _end_with_the_runner() -> None:
 def _main() -> int:
     told = json.loads(sys.stdin.buffer.readline())
     _end_with_the_runner()
-    config = configuration.from_dict(told["config"])
     try:
         if told["phase"] == "probe":
+            config = configuration.from_dict(told["config"])
             print(json.dumps({"steps_per_second": probe(config)}))
-        elif told["phase"] == "train":
-            train(RunDir(told["run"]), config, told["job"])
         else:
-            evaluate(RunDir(told["run"]), Counts(**told["counts"]))
+            carry_out(told)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2
