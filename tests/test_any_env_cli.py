@@ -21,7 +21,7 @@ TINY = (
     *("--recorded-steps", "400", "--log-every", "128", "--checkpoint-every", "320"),
     *("--num-features", "5", "--precision", "float32"),
 )
-METHODS = ["least squares", "ridge", "centred", "centred ridge"]
+METHODS = ["least squares", "ridge", "centred", "centred ridge", "whitened"]
 
 
 @pytest.fixture(scope="module")

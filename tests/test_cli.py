@@ -302,6 +302,7 @@ def test_help_of_a_command_names_its_options(verb: str):
     positional = {"run": "RUN", "env": "ENV", "what": ""}
     positional |= {"task": {"names": "..."}, "evaluate": {"task": "TASK"}}.get(verb, {})
     positional |= {"task": "TASK", "out": "FILE.onnx"} if verb == "export" else {}
+    positional |= {"run": "DIR"} if verb == "report" else {}
     for name in names - set(positional):
         assert re.search(rf"--{name.replace('_', '-')}(?![\w-])", answer.out), name
     for name in names & set(positional):

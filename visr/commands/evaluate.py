@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from visr import models
 from visr.commands import options, output, trials
 from visr.config import BASELINES
 from visr.errors import UserError
@@ -64,7 +65,7 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "evaluate")
     if chosen.gamma is not None and not 0 <= chosen.gamma < 1:
         raise UserError(f"gamma = {chosen.gamma} must be at least 0 and less than 1.")
-    if RunDir.open(chosen.run).config().agent.algorithm in BASELINES:
+    if _is_baseline(chosen.run):
         options.refuse(
             chosen, _OF_TASKS, "does not apply: a baseline pursues what it was trained for"
         )
@@ -95,6 +96,13 @@ def run(args: list[str]) -> int:
 
 
 _BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "rounds", "seed", "clip_rewards")
+
+
+def _is_baseline(run: str) -> bool:
+    """Whether an agent of Stable-Baselines3 was trained there; no model of the package is one."""
+    return not models.is_model(run) and RunDir.open(run).config().agent.algorithm in BASELINES
+
+
 _OF_TASKS = (
     "task",
     "gamma",

@@ -9,6 +9,8 @@ from visr.ops.regression import RewardSums
 if TYPE_CHECKING:
     from visr.tasks.methods import Answer
 
+LITTLE = 0.02
+"""R^2 below which a fit says nothing worth following."""
 _FEW_EPISODES = 4
 _CONSTANT = (
     "The reward is the same at every step, so only how long episodes last can differ: what goes by "
@@ -38,16 +40,17 @@ def words(
         words.append(f"So few episodes ({num_episodes}) leave little to hold out: R^2 flatters.")
     if expected := _expected(answer):
         return [*words, *expected]
+    if best == "random search":
+        words.append(
+            f"Trust {answer.method}: no fit explains enough of the reward to follow it, and this task was "
+            "seen to earn some."
+        )
+        return words
     trusted = "steady" if answer.steadiness >= 0.9 else "unsteady"
     words.append(
         f"Trust {answer.method}: it predicts held-out episodes best (R^2 {answer.r_squared:.2f}) and is "
         f"{trusted} under resampling (mean cosine {answer.steadiness:.2f})."
     )
-    search = answers.get("random search")
-    if search is not None and answer.r_squared < 0.02:
-        words.append(
-            "With so little explained, random search may be the safer choice: try --evaluate."
-        )
     return words
 
 

@@ -99,21 +99,21 @@ def compare(rewards: Rewards) -> Comparison:
             "The reward has nothing in common with the features (w = 0 by every method), so no task can "
             "be inferred from it; train with more features (--num-features) or change the reward."
         )
-    best = _best(answers, is_constant)
+    best = _best(answers)
     total = sum(blocks[1:], blocks[0])
     num_episodes = len(np.unique(rewards.episode))
     words = advice.words(answers, best, total, num_episodes, is_constant)
     return Comparison(answers, best, total.num_steps, num_episodes, total.num_rewarded, words)
 
 
-def _best(answers: dict[str, Answer], is_constant: bool) -> str:
-    """By the returns of neighbours where there are enough; else by R^2, or by returns where r is constant."""
+def _best(answers: dict[str, Answer]) -> str:
+    """By the returns of neighbours where there are enough; else by R^2, or by search where that is little."""
     expected = {n: a.expected_return for n, a in answers.items() if a.expected_return is not None}
     if expected:
         return max(expected, key=lambda name: expected[name])
-    if is_constant and "random search" in answers:
-        return "random search"
-    return max(answers, key=lambda name: answers[name].r_squared)
+    best = max(answers, key=lambda name: answers[name].r_squared)
+    explains = answers[best].r_squared >= advice.LITTLE
+    return best if explains or "random search" not in answers else "random search"
 
 
 def _checked(rewards: Rewards) -> Floats:
