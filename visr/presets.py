@@ -108,7 +108,7 @@ _CLASSIC: dict[str, object] = {**_SMALL, "hidden_sizes": (128, 128)}
 _MINATAR: dict[str, object] = {
     **_SMALL,
     "core": "none",
-    "head_size": 64,  # 256 halves the speed and changed no score that we saw
+    "head_size": 64,  # 256 would take 1.6 times as long
     "centred_features": True,
     "num_rewarded_envs": 4,
     "num_envs": 68,
