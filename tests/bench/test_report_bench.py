@@ -11,7 +11,7 @@ def test_the_report_is_measured_against_the_bare_reading_of_its_files():
     answer = visr("bench", "report", "--num-runs", "8", "--json").json
     assert answer["num_runs"] == 8
     assert answer["ratio"] == pytest.approx(
-        answer["runs_per_second"] / answer["limit_runs_per_second"]
+        answer["steps_per_second"] / answer["limit_steps_per_second"]
     )
 
 
