@@ -367,7 +367,7 @@ def test_the_same_runs_make_the_same_bytes(tmp_path: Path):
 def test_what_is_committed_is_redrawn(tmp_path: Path):
     summary = report.write(Path(__file__).parents[2] / "results", tmp_path)
     assert summary["num_counted"] >= 2
-    assert not summary["left_out"]
+    assert list(summary["left_out"]) == ["atari/Pong"]  # stopped early, as docs/atari.md says
     assert (tmp_path / "tables/grid.md").exists()
 
 
