@@ -21,7 +21,7 @@ from visr.agents.diayn import Diayn
 from visr.agents.roster import Agent
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
-from visr.errors import UserError
+from visr.errors import UserError, needing
 from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows, writing
 from visr.tasks import families, portrait, recording, skills
 from visr.training import checkpoint
@@ -109,15 +109,9 @@ def _loop(
         with contextlib.closing(Loop(config, num_processes)) as loop:
             yield loop
         return
-    try:
+    with needing("ray", "cluster"):
         import visr.cluster.loop
         import visr.cluster.session
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise UserError(
-            '--cluster needs Ray; install it with `pip install "visr[cluster]"`.'
-        ) from None
     with (
         visr.cluster.session.joined(cluster, visr.cluster.session.needs(config)),
         contextlib.closing(visr.cluster.loop.ClusterLoop(config, cluster)) as loop,

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
+from jsonschema.validators import validator_for
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "deploy").glob("*.yaml"))
@@ -25,7 +25,8 @@ def schema() -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
 def test_rays_launcher_accepts_the_file(path: Path, schema: dict[str, Any]):
-    jsonschema.validate(yaml.safe_load(path.read_text()), schema)
+    validator = validator_for(schema)(schema)
+    assert list(validator.iter_errors(yaml.safe_load(path.read_text()))) == []
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)

@@ -66,8 +66,8 @@ class Curiosity(Values):
         on average, the last ones ended.
         """
         total, sums = self.carried.expand(error.shape[1]), []
-        for now in error:
-            total = self.config.gamma * total + now
+        for latest in error:
+            total = self.config.gamma * total + latest
             sums.append(total)
         self.carried.copy_(total.mean())
         self.sums.note(torch.stack(sums).reshape(-1, 1).double())

@@ -10,7 +10,7 @@ import tyro
 
 from visr.commands import explore, options, output
 from visr.config import ATARI, MINATAR
-from visr.errors import UserError
+from visr.errors import UserError, needing
 
 _NUM_RUNS = 1_000
 _SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0, "cluster": 300.0, "explorer": 30.0}
@@ -162,12 +162,8 @@ def _cluster(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
     env = _GAME if chosen.env is None else chosen.env
     if not env.startswith(ATARI):
         raise UserError(f"env = {env!r} is no Atari game; give one like {_GAME}.")
-    try:
+    with needing("ray", "cluster"):
         from visr.bench import cluster
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise UserError('This needs Ray; install it with `pip install "visr[cluster]"`.') from None
     usual = 1 if chosen.simulate else _NUM_ENVS
     num_envs = usual if chosen.num_envs is None else chosen.num_envs
     if chosen.simulate:

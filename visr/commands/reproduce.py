@@ -15,7 +15,7 @@ import tyro
 
 from visr.commands import options, output
 from visr.commands.plan_progress import progress
-from visr.errors import UserError
+from visr.errors import UserError, needing
 from visr.reproduce import estimate, plan
 from visr.reproduce.ledger import Ledger, locked
 from visr.reproduce.runner import Observer, Runner
@@ -88,14 +88,8 @@ def run(args: list[str]) -> int:
 def _elsewhere(
     wanted: plan.Plan, ledger: Ledger, where: str, num_jobs: int, observe: Observer
 ) -> None:
-    try:
+    with needing("ray", "cluster"):
         from visr.reproduce import elsewhere
-    except ModuleNotFoundError as error:
-        if error.name != "ray":
-            raise
-        raise UserError(
-            '--cluster needs Ray; install it with `pip install "visr[cluster]"`.'
-        ) from None
     elsewhere.run(wanted, ledger, where, num_jobs, lambda row: observe([], row))
 
 
