@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -63,28 +62,34 @@ def test_a_job_leaves_a_run_that_says_whose_it_is(undisturbed: Path):
     assert len(phase_two["conditions"][0]["scores"]) == 2
 
 
+def killed_before_the_end(out: Path, draw: random.Random) -> bool:
+    """Begin (again), wait for a few things to happen and a moment more, and kill it if it still runs."""
+    runner = begin(out)
+    for _ in range(draw.randrange(5)):
+        before, deadline = size_of(out), time.monotonic() + 60
+        while size_of(out) == before and runner.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+    time.sleep(draw.random() * 0.3)
+    ended = runner.poll() is not None
+    runner.kill()
+    runner.wait()
+    return not ended
+
+
 @pytest.mark.timeout(
     900
 )  # 45 s of work, and as many starts of Python as kills: much for a busy machine
 def test_ten_kills_at_random_moments_change_nothing_in_the_end(undisturbed: Path, tmp_path: Path):
-    out, draw, killed = tmp_path / "out", random.Random(5), 0
+    draw, killed, outs = random.Random(5), 0, [tmp_path / "0"]
     while killed < NUM_KILLS:
-        runner = begin(out)
-        # wait for something to happen, most often more than once, and then for a moment
-        for _ in range(draw.randrange(8)):
-            before, deadline = size_of(out), time.monotonic() + 60
-            while size_of(out) == before and runner.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.01)
-        time.sleep(draw.random() * 0.3)
-        if runner.poll() is not None:
-            break
-        os.kill(runner.pid, signal.SIGKILL)
-        runner.wait()
-        killed += 1
-    assert begin(out).wait() == 0
-    assert killed >= NUM_KILLS // 2
-    assert settled(out) == settled(undisturbed)
-    assert results(out) == results(undisturbed)
+        if killed_before_the_end(outs[-1], draw):
+            killed += 1
+        else:  # a fast machine is done before the tenth: the next ones strike a plan begun anew
+            outs.append(tmp_path / str(len(outs)))
+    assert begin(outs[-1]).wait() == 0
+    for out in outs:
+        assert settled(out) == settled(undisturbed)
+        assert results(out) == results(undisturbed)
 
 
 def test_done_is_done(undisturbed: Path, capsys: pytest.CaptureFixture[str]):
