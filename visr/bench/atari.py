@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from visr import config as configuration
 from visr import envs, presets
 from visr.config import RunConfig
-from visr.pretraining import Recorder
 from visr.run_dir import RunDir
 from visr.training import devices
 from visr.training.crew import spec_of
 from visr.training.loop import Loop, new_agent
+from visr.training.recorder import Recorder
 
 _BATCH_SIZES = (16, 32, 41, 64, 82, 128, 164)
 _FINALISTS = 3
