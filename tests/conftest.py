@@ -15,6 +15,18 @@ from visr import config as configuration
 from visr import presets
 from visr.config import RunConfig
 
+RAY = ("cluster", "test_docs.py", "test_readme.py", "test_reproduce.py")
+"""Only one Ray may run on a machine if tests ask for the one that runs there."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A file's tests share a process (and so its fixtures); all that start Ray share one, and go first."""
+    for item in items:
+        group = "ray" if set(RAY) & set(item.path.parts) else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: not set(RAY) & set(item.path.parts))
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:

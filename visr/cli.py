@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from visr.errors import UserError
 
-_VERBS = {
+VERBS = {
     "pretrain": "learn without rewards in an environment",
     "infer": "turn a reward into a task for a pre-trained run",
     "finetune": "reinforcement learning on the true reward, from a pre-trained psi",
@@ -70,10 +70,10 @@ def _run(args: list[str]) -> int:
         print(f"visr {__version__}")
         return 0
     verb, rest = args[0], args[1:]
-    if verb not in _VERBS:
+    if verb not in VERBS:
         import difflib
 
-        near = difflib.get_close_matches(verb, _VERBS, n=1)
+        near = difflib.get_close_matches(verb, VERBS, n=1)
         hint = f"did you mean `visr {near[0]}`?" if near else "`visr --help` lists what there is."
         raise UserError(f"There is no command `{verb}`; {hint}")
     try:
@@ -90,8 +90,8 @@ def _load(verb: str) -> Callable[[list[str]], int]:
 
 
 def _help() -> str:
-    width = max(map(len, _VERBS))
-    verbs = "\n".join(f"  {verb:<{width}}  {text}" for verb, text in _VERBS.items())
+    width = max(map(len, VERBS))
+    verbs = "\n".join(f"  {verb:<{width}}  {text}" for verb, text in VERBS.items())
     return (
         "visr: reward-free pre-training with fast task inference\n\n"
         "usage: visr COMMAND [--help] ...\n\n"

@@ -18,7 +18,7 @@ from visr.config import BASELINES, GRID, RunConfig
 from visr.errors import UserError, needing
 from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows
 from visr.tasks import families, portrait, recording, skills
-from visr.training import checkpoint
+from visr.training import checkpoint, health
 from visr.training.learner import within
 from visr.training.loop import Loop, Setback, TrainingLoop
 from visr.training.recorder import Recorder
@@ -39,6 +39,8 @@ class Status:
     evaluation: dict[str, float]
     vitals: dict[str, float] = field(default_factory=dict)
     """Of the cluster, if there is one."""
+    trouble: str = ""
+    """What is wrong with the numbers, in a few words."""
 
 
 Observer = Callable[[Status], None]
@@ -211,8 +213,9 @@ def _go_on(
             _save(run, loop, recorder)
         if observe:
             known = {**evaluation, **recorder.latest_online}
+            trouble = recorder.trouble.name if recorder.trouble else ""
             vitals = recorder.latest_vitals
-            observe(Status(now, every.num_steps, recorder.latest, known, vitals))
+            observe(Status(now, every.num_steps, recorder.latest, known, vitals, trouble))
         if stop and not loop.is_done:
             raise _stopped(run, loop, recorder, stop[0])
         before = now
@@ -220,6 +223,7 @@ def _go_on(
 
 def _save(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
     tensors, counts = loop.state()
+    health.refuse_broken(within(tensors, "learner."), loop.num_learned_steps)
     tensors |= {f"recorder.{k}": v for k, v in recorder.state().items()}
     checkpoint.save(run, tensors, counts, num_steps=loop.num_learned_steps)
 

@@ -252,15 +252,25 @@ def read_json(path: Path) -> Any:
 
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Add rows to a CSV file, with its header if it is new or empty."""
+    """Add rows to a CSV file, with its header if it is new; one begun by an older visr keeps its columns."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     with writing(path):
         if not path.exists() or path.stat().st_size == 0:
             writer.writerow(columns)
+        else:
+            known = _header(path)
+            rows = [
+                [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
+            ]
         writer.writerows(rows)
         with open(path, "a", encoding="utf-8") as file:
             file.write(text.getvalue())
+
+
+def _header(path: Path) -> list[str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline().rstrip("\n").split(",")
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:

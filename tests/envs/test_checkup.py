@@ -180,7 +180,7 @@ def test_an_environment_that_does_not_fit_ends_with_2_and_still_shows_all(odd: M
 
 
 @pytest.mark.parametrize(
-    ("fault", "words"), [("a mistake", "(KeyError: 'of"), ("shape", "(ValueError: ")]
+    ("fault", "words"), [("a mistake", "KeyError: 'of"), ("shape", "ValueError: ")]
 )
 def test_an_environment_that_breaks_is_a_sentence_and_no_traceback(
     odd: Make, fault: str, words: str
@@ -188,7 +188,7 @@ def test_an_environment_that_breaks_is_a_sentence_and_no_traceback(
     answer = visr("doctor", odd(fault), "--steps", "40")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.count("\n") == 1
-    assert f"visr: Odd-v0 failed while it was played {words}" in answer.err
+    assert f"visr: The environment Odd-v0 failed with {words}" in answer.err
 
 
 @pytest.mark.parametrize(

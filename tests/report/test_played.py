@@ -21,12 +21,12 @@ from visr.tasks.task import Task
 
 GAME = "ALE/MsPacman-v5"  # a random player scores 307.3, a human 6,951.6
 STEPS = [1000, 2000, 3000]
+METRICS = ["num_steps", "num_updates", "feature_concentration", "intrinsic_reward", "psi_loss"]
 
 
 def train(run: RunDir, concentration: float = 0.1) -> None:
     """What three rows of training leave behind."""
-    metrics = ["num_steps", "num_updates", "feature_concentration", "intrinsic_reward", "psi_loss"]
-    append_rows(run.metrics, metrics, [[s, s / 10, concentration, 0.5, 10.0] for s in STEPS])
+    append_rows(run.metrics, METRICS, [[s, s / 10, concentration, 0.5, 10.0] for s in STEPS])
     append_rows(run.timing, ["num_steps", "seconds", "steps_per_second"], [[3000, 1.0, 567]])
 
 
@@ -168,7 +168,7 @@ def test_collapsed_features_are_called_so(tmp_path: Path):
 def test_features_that_once_were_alike_have_not_collapsed(tmp_path: Path):
     run = new_run(tmp_path / "run", env=GAME)
     train(run, concentration=0.995)
-    append_rows(run.metrics, ["num_steps"], [[4000, 400, 0.5, 0.5, 10.0]])
+    append_rows(run.metrics, METRICS, [[4000, 400, 0.5, 0.5, 10.0]])
     assert "collapsed" not in words_of(run)
 
 

@@ -41,9 +41,9 @@ class Curiosity(Values):
         known = phi.detach()
         error = (self.forward_model(known[:-1], unroll.action) - known[1:]).square().mean(dim=-1)
         reward = error.detach() / self._deviation_of_sums(error.detach())
-        psi_loss = self.loss(reward.unsqueeze(-1), unroll, endless=True)
+        fit = self.loss(reward.unsqueeze(-1), unroll, endless=True)
         metrics = {
-            "psi_loss": psi_loss.detach(),
+            **fit.metrics,
             "intrinsic_reward": reward.mean(),
             "forward_error": error.detach().mean(),
         }
@@ -51,7 +51,7 @@ class Curiosity(Values):
         if self.inverse_model is not None:
             inverse = self._inverse_loss(phi, unroll)
             phi_loss, metrics = phi_loss + inverse, {**metrics, "inverse_loss": inverse.detach()}
-        return Losses(psi_loss, phi_loss, metrics)
+        return Losses(fit.loss, phi_loss, metrics)
 
     def _inverse_loss(self, phi: Tensor, unroll: Unroll) -> Tensor:
         """-log p(a | s, s'), where an action was truly taken."""

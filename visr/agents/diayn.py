@@ -30,15 +30,15 @@ class Diayn(Values):
         told = (log_q * unroll.w).sum(dim=-1)
         log_p = -math.log(self.config.num_skills) if self.config.diayn_subtract_prior else 0.0
         reward = told.detach() - log_p
-        psi_loss = self.loss(reward.unsqueeze(-1), unroll)
+        fit = self.loss(reward.unsqueeze(-1), unroll)
         phi_loss = -n_step_q.mean_over_steps(told, unroll)
         is_right = log_q.argmax(dim=-1) == unroll.w.argmax(dim=-1)
         metrics = {
-            "psi_loss": psi_loss.detach(),
+            **fit.metrics,
             "intrinsic_reward": n_step_q.mean_over_steps(reward, unroll),
             "skills_told_apart": n_step_q.mean_over_steps(is_right.to(reward.dtype), unroll),
         }
-        return Losses(psi_loss, phi_loss, metrics)
+        return Losses(fit.loss, phi_loss, metrics)
 
     def cumulant_parameters(self) -> list[nn.Parameter]:
         """The discriminator's."""

@@ -18,9 +18,9 @@ class Nsq(Values):
     def losses(self, unroll: Unroll) -> Losses:
         """c = r clipped to [-1, 1]"""
         reward = unroll.reward.clamp(-1, 1)
-        loss = self.loss(reward.unsqueeze(-1), unroll)
+        fit = self.loss(reward.unsqueeze(-1), unroll)
         seen = n_step_q.mean_over_steps(reward, unroll)
-        return Losses(loss, loss.new_zeros(()), {"psi_loss": loss.detach(), "reward": seen})
+        return Losses(fit.loss, fit.loss.new_zeros(()), {**fit.metrics, "reward": seen})
 
     def cumulant_parameters(self) -> list[nn.Parameter]:
         """None: rewards are given."""

@@ -15,8 +15,8 @@ class PosNsq(Values):
     def losses(self, unroll: Unroll) -> Losses:
         """c = `constant_reward`"""
         constant = torch.full_like(unroll.reward, self.config.constant_reward)
-        loss = self.loss(constant.unsqueeze(-1), unroll)
-        return Losses(loss, loss.new_zeros(()), {"psi_loss": loss.detach()})
+        fit = self.loss(constant.unsqueeze(-1), unroll)
+        return Losses(fit.loss, fit.loss.new_zeros(()), fit.metrics)
 
     def cumulant_parameters(self) -> list[nn.Parameter]:
         """None: a constant needs none."""

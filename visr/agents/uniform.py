@@ -14,8 +14,8 @@ class Uniform(Values):
 
     def losses(self, unroll: Unroll) -> Losses:
         """c = 0"""
-        loss = self.loss(torch.zeros_like(unroll.reward).unsqueeze(-1), unroll)
-        return Losses(loss, loss.new_zeros(()), {"psi_loss": loss.detach()})
+        fit = self.loss(torch.zeros_like(unroll.reward).unsqueeze(-1), unroll)
+        return Losses(fit.loss, fit.loss.new_zeros(()), fit.metrics)
 
     def cumulant_parameters(self) -> list[nn.Parameter]:
         """None: there is nothing to know."""

@@ -33,6 +33,13 @@ class Losses(NamedTuple):
         return total if self.bonus is None else total + self.bonus
 
 
+class Fit(NamedTuple):
+    """How well psi sums its cumulant."""
+
+    loss: Tensor
+    metrics: dict[str, Tensor]
+
+
 class Values(nn.Module):
     """The part that all agents share; each adds where its cumulant comes from."""
 
@@ -49,7 +56,7 @@ class Values(nn.Module):
         *,
         endless: bool = False,
         off_policy: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Fit:
         """sum_i (psi_i - y_i)^2 for a cumulant [T, B, features]; the target network bootstraps, if any.
 
         `endless` makes an episode's end a step like any other, and the new beginning what it leads to;
@@ -61,7 +68,8 @@ class Values(nn.Module):
         with torch.no_grad():
             future = psi if self.target_psi is None else along(self.target_psi, unroll)
             target = n_step_q.targets(future, cumulant, read, gamma, n, off_policy)
-        return n_step_q.loss(psi, target, read, self.config.value_weight)
+        loss = n_step_q.loss(psi, target, read, self.config.value_weight)
+        return Fit(loss, {"psi_loss": loss.detach(), "psi_spread": spread(psi.detach())})
 
     @property
     def device(self) -> torch.device:
@@ -84,6 +92,12 @@ def along(psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
     """psi of every step of an unroll, [T + 1, B, actions, features]; a core starts from the stored memory."""
     hidden, _ = psi.trunk(unroll.observation, unroll.previous_actions, unroll.memory)
     return psi.heads(hidden, unroll.w)
+
+
+def spread(psi: Tensor) -> Tensor:
+    """How much psi [T, B, actions, features] differs from state to state, as a share of its size."""
+    size = psi.square().mean().sqrt()
+    return psi.var(dim=0).mean().sqrt() / size.clamp(min=torch.finfo(psi.dtype).tiny)
 
 
 def _without_ends(unroll: Unroll) -> Unroll:

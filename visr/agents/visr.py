@@ -40,9 +40,9 @@ class Visr(Values):
         if surprise is not None:  # along w, as |w| = 1: (c + b w) . w = c . w + b
             cumulant = cumulant + surprise.bonus.unsqueeze(-1) * unroll.w
             metrics["bonus"] = n_step_q.mean_over_steps(surprise.bonus, unroll)
-        psi_loss = self.loss(cumulant, unroll, off_policy=off_policy)
-        metrics = {"psi_loss": psi_loss.detach(), **metrics}
-        return Losses(psi_loss, phi_loss, metrics, None if surprise is None else surprise.loss)
+        fit = self.loss(cumulant, unroll, off_policy=off_policy)
+        metrics = {**fit.metrics, **metrics}
+        return Losses(fit.loss, phi_loss, metrics, None if surprise is None else surprise.loss)
 
     @staticmethod
     @torch.no_grad()

@@ -55,13 +55,7 @@ def run(args: list[str]) -> int:
     from visr.envs import checkup
 
     envs.trust(config.env)
-    try:
-        found = checkup.examine(config, chosen.steps, chosen.seed)
-    except UserError:
-        raise
-    except Exception as error:  # other people's code, and finding out is what we are here for
-        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
-        raise UserError(f"{chosen.env} failed while it was played ({reason}).") from error
+    found = checkup.examine(config, chosen.steps, chosen.seed)
     if chosen.json:
         output.emit(dataclasses.asdict(found))
     else:

@@ -87,7 +87,7 @@ def training_progress(label: str = "pre-training") -> Iterator[Observer | None]:
 
 
 def _numbers(status: Status) -> str:
-    shown = []
+    shown = [f"[bold red]{status.trouble}[/]"] if status.trouble else []
     if "intrinsic_reward" in status.metrics:
         shown.append(f"phi.w {status.metrics['intrinsic_reward']:.3f}")
     for family in ("span", "boxes", "goals"):

@@ -208,6 +208,8 @@ class TrainingConfig:
     """Steps between checkpoints; the last two are kept."""
     evaluate_every: int = 2_000_000
     """Steps between exact evaluations, where the environment permits them (grid worlds)."""
+    on_trouble: Literal["stop", "warn"] = "stop"
+    """What to do when phi has collapsed, psi is dead or explodes; NaN and infinities always stop a run."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from visr.envs import guard
 from visr.errors import UserError
 
 _MOST_ACTIONS = 1_000
@@ -31,7 +32,7 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     """Copies of one environment whose observations and actions visr understands."""
 
     def __init__(self, inner: VectorEnv, discretise: int = 0) -> None:
-        self.inner, self.num_envs = inner, inner.num_envs
+        self.inner, self.num_envs, self.is_tolerant = inner, inner.num_envs, False
         self.metadata = {**inner.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.single_observation_space, self.convert = observations(inner.single_observation_space)
         self.field_names = field_names(inner)
@@ -45,14 +46,30 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray, dict[str, Any]]:
         """Start a new episode everywhere."""
-        observation, info = self.inner.reset(seed=seed, options=options)
-        return self.convert(observation), info
+        with guard.blaming(self._name):
+            observation, info = self.inner.reset(seed=seed, options=options)
+            observation = self.convert(observation)
+        self._check(observation)
+        return observation, info
 
     def step(self, actions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray, dict[str, Any]]:
         """Act everywhere; episodes that ended at the last step begin anew instead."""
-        observation, reward, terminated, truncated, info = self.inner.step(self.meanings[actions])
-        reward = np.asarray(reward, dtype=np.float32)
-        return self.convert(observation), reward, terminated, truncated, info
+        with guard.blaming(self._name):
+            observation, reward, terminated, truncated, info = self.inner.step(
+                self.meanings[actions]
+            )
+            observation, reward = self.convert(observation), np.asarray(reward, dtype=np.float32)
+        self._check(observation)
+        return observation, reward, terminated, truncated, info
+
+    def _check(self, observation: NDArray) -> None:
+        guard.refuse_broken_promises(self._name, self.single_observation_space, observation)
+        if observation.dtype.kind == "f" and not self.is_tolerant:
+            guard.refuse_no_numbers(self._name, self.field_names, observation)
+
+    @property
+    def _name(self) -> str:
+        return self.inner.spec.id if self.inner.spec else type(self.inner).__name__
 
     def close_extras(self, **kwargs: Any) -> None:
         """Let go of processes."""

@@ -12,6 +12,7 @@ from visr.report.load import Columns, Floats
 
 METRICS = {
     "psi_loss": "Error of ψ",
+    "psi_spread": "Spread of ψ over states",
     "intrinsic_reward": "Intrinsic reward φ(s′)·w",
     "feature_concentration": "Concentration ‖mean φ‖",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,10 @@ from torch import Tensor
 
 from visr.errors import UserError
 from visr.run_dir import RunDir, append_rows, writing
+from visr.training import health
 from visr.training.learner import within
+
+log = logging.getLogger("visr")
 
 
 class Recorder:
@@ -25,6 +29,8 @@ class Recorder:
         self.latest_vitals: dict[str, float] = {}
         self._board: Any = None
         self._since = (time.perf_counter(), -1)
+        self.trouble: health.Trouble | None = None
+        self._troubled_rows = 0
 
     def add(self, metrics: Sequence[Mapping[str, SupportsFloat]]) -> None:
         """Take in the reports of some updates."""
@@ -44,6 +50,23 @@ class Recorder:
         self._sums, self._count = {}, 0
         self._write_timing(num_steps)
         self.plot(self.latest, num_steps)
+        self._watch(num_steps)
+
+    def _watch(self, num_steps: int) -> None:
+        """Say once what is wrong, and stop if it stays so, unless the user wants to see it out."""
+        config = self._run.config()
+        trouble = health.trouble(config.agent, self.latest)
+        self.trouble, rows = trouble, self._troubled_rows + 1
+        self._troubled_rows = rows if trouble else 0
+        if not trouble:
+            return
+        if rows == 1:
+            log.warning("At step %s %s.", f"{num_steps:,}", trouble.evidence)
+        if rows >= health.PATIENCE and config.training.on_trouble == "stop":
+            raise UserError(
+                f"Stopped at step {num_steps:,}: {trouble.evidence}, in {rows} rows of "
+                f"metrics in a row; {trouble.advice}, or see it out with --on-trouble warn."
+            )
 
     def write_online(self, num_steps: int, row: dict[str, float]) -> None:
         """How the rewarded environments fared, if any of their games has ended."""
@@ -66,10 +89,7 @@ class Recorder:
     def _refuse_divergence(self, num_steps: int) -> None:
         lost = [name for name, value in self.latest.items() if not math.isfinite(value)]
         if lost:
-            raise UserError(
-                f"Training diverged before step {num_steps:,}: {lost[0]} is {self.latest[lost[0]]}; "
-                "the last checkpoint is kept, so start anew with lower learning rates."
-            )
+            raise UserError(health.diverged(num_steps, lost[0], str(self.latest[lost[0]])))
 
     def _write_timing(self, num_steps: int) -> None:
         now, (then, before) = time.perf_counter(), self._since
@@ -102,11 +122,13 @@ class Recorder:
     def state(self) -> dict[str, Tensor]:
         """The sums of a row that is not yet full."""
         sums = {f"sum.{k}": torch.tensor(v, dtype=torch.float64) for k, v in self._sums.items()}
-        return {"count": torch.tensor(self._count), **sums}
+        troubled = torch.tensor(self._troubled_rows)
+        return {"count": torch.tensor(self._count), "troubled_rows": troubled, **sums}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of `state`; the checkpoint of a new run has none."""
         self.close()
         self._since = (time.perf_counter(), -1)
         self._count = int(tensors.get("count", 0))
+        self._troubled_rows = int(tensors.get("troubled_rows", 0))
         self._sums = {k: float(v) for k, v in within(tensors, "sum.").items()}

@@ -1,0 +1,58 @@
+"""Other people's environments at our door: what they raise and what they return, checked and named."""
+
+from __future__ import annotations
+
+import contextlib
+import traceback
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from visr.errors import UserError
+
+
+@contextlib.contextmanager
+def blaming(env: str) -> Iterator[None]:
+    """Whatever an environment's code raises becomes a sentence that says where."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+        raise UserError(
+            f"The environment {env} failed with {reason[:300]} ({Path(where.filename).name}, line "
+            f"{where.lineno}); mend it, then go on: what was saved is kept."
+        ) from error
+
+
+def refuse_broken_promises(env: str, space: spaces.Space, observation: NDArray) -> None:
+    """Observations [B, ...] must have the shape of their space, and states must be among those promised."""
+    if observation.shape[1:] != space.shape:
+        raise UserError(
+            f"The environment {env} changed its observations from shape {space.shape} to "
+            f"{observation.shape[1:]}; visr needs one shape throughout, so pad or crop them in a wrapper."
+        )
+    if not isinstance(space, spaces.Discrete):
+        return
+    lowest, highest = int(observation.min()), int(observation.max())
+    if lowest < 0 or highest >= space.n:
+        raise UserError(
+            f"The environment {env} is in state {lowest if lowest < 0 else highest}, but promised states 0 "
+            f"to {space.n - 1}; mend its observation_space."
+        )
+
+
+def refuse_no_numbers(env: str, names: Sequence[str], observation: NDArray) -> None:
+    """NaN or an infinity in observations [B, fields] would train networks to nothing."""
+    bad = np.argwhere(~np.isfinite(observation))
+    if len(bad):
+        value, name = observation[tuple(bad[0])], names[bad[0][1]]
+        raise UserError(
+            f"The environment {env} returned {value} as {name!r}; mend it (`visr doctor` counts such "
+            "numbers), then go on: what was saved is kept."
+        )
