@@ -65,7 +65,7 @@ def test_a_killed_driver_leaves_nobody_behind_and_its_run_goes_on(tmp_path: Path
     wait_until(lambda: not family(mark))
     process = start(mark, "--resume", str(run.path))
     try:
-        output, errors = process.communicate(timeout=240)
+        output, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 0, errors

@@ -27,7 +27,7 @@ sync_api = pytest.importorskip(
     "playwright.sync_api", reason="NO PLAYWRIGHT: browser tests DO NOT RUN"
 )
 expect = sync_api.expect
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 Open = Callable[..., Any]
 
@@ -55,7 +55,7 @@ def opened(browser: Any, launched: Launched, console: list[str]) -> Iterator[Ope
     def open_page(url: str = launched.server.url, context: Any = None, **options: Any) -> Any:
         if context is None:
             context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-            context.set_default_timeout(30_000)
+            context.set_default_timeout(60_000)
             contexts.append(context)
         page = context.new_page()
         page.on("console", lambda said: console.append(said.text) if said.type == "error" else None)

@@ -67,7 +67,7 @@ def test_it_serves_until_it_is_interrupted(trained: Path):
     said = json.loads(process.stdout.readline())
     assert said["url"] == f"http://127.0.0.1:{said['port']}/?token={said['token']}"
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 0
     assert "Traceback" not in err
 

@@ -68,7 +68,7 @@ class Odd(gymnasium.Env[Any, np.int64]):
 ODDITIES = ("nan", "infinity", "shape", "state", "raises", "still")
 for oddity in ODDITIES:
     if (id := f"Odd/{oddity.capitalize()}-v0") not in gymnasium.registry:
-        gymnasium.register(id, entry_point=lambda oddity=oddity: Odd(oddity))
+        gymnasium.register(id, entry_point=f"{__name__}:Odd", kwargs={"oddity": oddity})
 
 SMALL = {
     "num_steps": 20_480,

@@ -62,7 +62,7 @@ def assert_identical(a: RunDir, b: RunDir) -> None:
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     path = tmp_path_factory.mktemp("whole") / "run"
     process = start(*TRAIN, "--out", str(path))
-    _, errors = process.communicate(timeout=240)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     return RunDir.open(path)
 
@@ -81,7 +81,7 @@ def test_a_run_killed_with_sigkill_ends_bit_identical(
         assert process.returncode == -signal.SIGKILL
         arguments = ["--resume", str(run.path)]
     process = start(*arguments)
-    _, errors = process.communicate(timeout=240)
+    _, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert_identical(run, uninterrupted)
 
@@ -95,13 +95,13 @@ def test_a_polite_stop_saves_all_work_and_says_how_to_go_on(
     process = start(*TRAIN, "--out", str(run.path), "--num-processes", num_processes)
     wait_for_checkpoint(process, run, 5_120)
     os.killpg(process.pid, number)  # as a terminal and coreutils' timeout do
-    output, errors = process.communicate(timeout=120)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == code
     assert output == ""
     assert f"visr pretrain --resume {run.path}" in errors
     assert "Traceback" not in errors
     process = start("--resume", str(run.path), "--json")
-    output, errors = process.communicate(timeout=240)
+    output, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors
     assert json.loads(output)["num_steps"] == 61_440
     assert_identical(run, uninterrupted)
