@@ -32,9 +32,14 @@ FEW = ["--num-steps", "64", "--num-envs", "4", "--batch-size", "2", "--unroll-le
 """Minutes, or an afternoon, cut to seconds."""
 
 
+def blocks(page: Path, language: str) -> list[str]:
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+
+
 def typed(page: Path) -> Iterator[str]:
     """Each command of a page's blocks, on one line and without its comment."""
-    for block in re.findall(r"```sh\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):
+    for block in blocks(page, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
             if words := shlex.split(line, comments=True):
                 yield shlex.join(words)
@@ -43,13 +48,16 @@ def typed(page: Path) -> Iterator[str]:
 def smaller(words: list[str]) -> list[str]:
     verb, place = words[0], " ".join(words)
     if verb == "pretrain" and "ALE/" in place:
-        rest = ["--max-episode-frames", "600", "--num-threads", "1"]
-        return [
-            *words,
-            *FEW,
-            *rest,
-            *([] if "--cluster" in words else ["--num-rewarded-envs", "1"]),
+        rewarded = "0" if "--cluster" in words else "1"
+        rest = [
+            "--max-episode-frames",
+            "600",
+            "--num-threads",
+            "1",
+            "--num-rewarded-envs",
+            rewarded,
         ]
+        return [*words, *FEW, *rest]
     if verb == "pretrain" and "CartPole" in place:
         return [*words, *FEW, "--recorded-steps", "500"]
     if verb == "evaluate" and "MsPacman" in place:
@@ -104,6 +112,9 @@ def test_the_commands_of_a_page_run(page: Path, scene: Path, monkeypatch: pytest
             assert [w for w in words if w.startswith("--") and w not in known] == [], line
         else:
             assert any(line.startswith(start) for start in NOT_RUN), line
+    for code in blocks(page, "python"):
+        done = subprocess.run([sys.executable, "-c", f"import visr\n{code}"], capture_output=True)
+        assert done.returncode == 0, done.stderr.decode()
 
 
 def said_by(script: Path, *words: str) -> str:
