@@ -63,9 +63,16 @@ def start(
     cluster: str | None = None,
 ) -> RunDir:
     """Pre-train from nothing into a new run directory, here or on a Ray cluster."""
-    if config.agent.algorithm in BASELINES:
-        return _train_baseline(RunDir.create(path, config))
     RunDir(path).refuse_taken()  # before a cluster is troubled
+    with RunDir(path).locked():
+        if config.agent.algorithm in BASELINES:
+            return _train_baseline(RunDir.create(path, config))
+        return _start(path, config, observe, cluster)
+
+
+def _start(
+    path: str | Path, config: RunConfig, observe: Observer | None, cluster: str | None
+) -> RunDir:
     with _loop(config, cluster) as loop:
         run = RunDir.create(path, config)
         try:
@@ -137,8 +144,15 @@ def resume(
 ) -> RunDir:
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
-    if run.config().agent.algorithm in BASELINES:
-        return _train_baseline(run)
+    with run.locked():
+        if run.config().agent.algorithm in BASELINES:
+            return _train_baseline(run)
+        return _resume(run, num_processes, observe, cluster)
+
+
+def _resume(
+    run: RunDir, num_processes: int | None, observe: Observer | None, cluster: str | None
+) -> RunDir:
     recorder = Recorder(run)
     with _loop(run.config(), cluster, num_processes) as loop:
         if not run.checkpoints() and not run.metrics.exists():  # killed before anything was learnt
@@ -150,12 +164,12 @@ def resume(
 
 
 def _restore(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
-    """Back to the newest checkpoint, and nothing written after it remains."""
-    newest = checkpoint.newest(run)
-    tensors, counts = checkpoint.load(newest)
-    with checkpoint.fitting(newest):
+    """Back to the newest checkpoint that is whole, and nothing written after it remains."""
+    path, tensors, counts = checkpoint.newest_sound(run)
+    with checkpoint.fitting(path):
         recorder.load_state(within(tensors, "recorder."))
         loop.load_state(tensors, counts)
+    run.set_aside_after(path)
     for file in (run.metrics, run.timing, run.vitals, run.evaluation, run.online):
         forget_rows_after(file, loop.num_learned_steps)
 

@@ -17,6 +17,7 @@ finetuned/NAME/                 runs of their own: a psi trained further on a ta
     replay/STEPS.safetensors    the rewarded steps, in pieces from checkpoint to checkpoint
     finetuned.json              what it was worth before and after
 report/, tensorboard/           for people
+run.lock                        while somebody writes; it names the process
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ from pathlib import Path
 from typing import Any
 
 from visr import config as configuration
+from visr import locking, seal
 from visr.config import RunConfig
 from visr.errors import UserError
 
 FORMAT = 1
 _LARGEST_JSON = 64 * 1024 * 1024
+_LONGEST_WRITE = 600.0
+"""Seconds that another process may need for one and the same file."""
 
 
 class RunDir:
@@ -61,6 +65,7 @@ class RunDir:
         self.replay = self.path / "replay"
         self.report = self.path / "report"
         self.tensorboard = self.path / "tensorboard"
+        self._lock = self.path / "run.lock"
         self._checkpoints = self.path / "checkpoints"
 
     @classmethod
@@ -77,16 +82,39 @@ class RunDir:
             raise
         return run
 
+    @contextlib.contextmanager
+    def locked(self, patience: float = locking.PATIENCE) -> Iterator[None]:
+        """Hold the run, as all do who train in it: one process at a time; readers need no leave."""
+        with contextlib.ExitStack() as stack:
+            with writing(self.path):
+                if not self.path.exists():
+                    self.path.mkdir(parents=True, exist_ok=True)
+                    stack.callback(_remove_if_empty, self.path)
+                stack.enter_context(locking.held(self._lock, self._in_use, patience))
+            yield
+
+    def _in_use(self, holder: str) -> str:
+        return (
+            f"{self.path} is in use: {holder} trains in it; wait for it, stop it, "
+            "or choose another directory."
+        )
+
     def refuse_taken(self) -> bool:
         """Nothing may be here yet; whether there is not even an empty directory."""
         with writing(self.path):
             is_new = not self.path.exists()
-            if not is_new and not _is_empty_directory(self.path):
+            if not is_new and not self._is_empty():
                 raise UserError(
                     f"{self.path} exists already; choose another --out, "
                     f"or go on with `--resume {self.path}`."
                 )
         return is_new
+
+    def _is_empty(self) -> bool:
+        """Whether a run can begin here; what a killed process left half-written does not count."""
+        if not self.path.is_dir():
+            return False
+        return all(p == self._lock or p.name.endswith(".partial") for p in self.path.iterdir())
 
     def remove_stillborn(self) -> None:
         """Take back `create` when nothing could be saved after it."""
@@ -138,9 +166,17 @@ class RunDir:
         return sorted(p for p in files if p.stem.isascii() and p.stem.isdecimal())
 
     def forget_old_checkpoints(self, keep: int = 2) -> None:
-        """Remove all but the newest, and whatever a killed process left half-written."""
-        for path in [*self.checkpoints()[:-keep], *self._checkpoints.glob("*.partial")]:
+        """Remove all but the newest, what a killed process left half-written, and what was set aside."""
+        leftovers = (p for p in self._checkpoints.iterdir() if p.suffix in (".partial", ".damaged"))
+        for path in [*self.checkpoints()[:-keep], *leftovers]:
             path.unlink(missing_ok=True)
+
+    def set_aside_after(self, sound: Path) -> None:
+        """Checkpoints newer than the last sound one make way, until the next one is written."""
+        for path in self.checkpoints():
+            if path > sound:
+                with writing(path):
+                    os.replace(path, path.with_name(f"{path.name}.damaged"))
 
     def last_row(self, path: Path) -> dict[str, float]:
         """The newest row of one of the run's CSV files, or nothing."""
@@ -170,9 +206,9 @@ class RunDir:
         )
 
 
-def _is_empty_directory(path: Path) -> bool:
-    """Whether a run can begin here; what a killed process left half-written does not count."""
-    return path.is_dir() and all(p.name.endswith(".partial") for p in path.iterdir())
+def _remove_if_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def slug(text: str) -> str:
@@ -211,22 +247,26 @@ def reading(path: Path) -> Iterator[None]:
         raise UserError(f"{path} is damaged: it is not text; restore it or make it anew.") from None
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """All or nothing: a temporary name, synced, renamed, and the directory synced."""
+def write_bytes(path: Path, *content: bytes | memoryview) -> None:
+    """All or nothing: a temporary name, synced, renamed, and the directory synced.
+
+    Whoever writes the same file meanwhile waits: nobody renames what another has half-written.
+    """
     with writing(path):
         if not path.name:  # such as . or /
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         partial = path.with_name(f"{path.name}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = locking.take(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
         try:
-            with open(partial, "wb") as file:
-                file.write(content)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.truncate(0)  # of what a killed process left
+                file.writelines(content)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(partial, path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        finally:
+            locking.let_go(descriptor, partial)
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -234,19 +274,30 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.close(directory)
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Atomically, readable, and the same bytes for the same content."""
-    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+def write_tensors(path: Path, content: bytes) -> None:
+    """A safetensors file, atomically, with a checksum over all of it."""
+    write_bytes(path, *seal.sealed(content))
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Atomically, readable, the same bytes for the same content, and with a checksum."""
+    sealed = {**content, seal.KEY: seal.of_json(content)}
+    write_bytes(path, (json.dumps(sealed, indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file, or a UserError that says what is wrong with it."""
+    """A JSON file without its checksum, or a UserError that says what is wrong with it."""
     with reading(path):
         if path.stat().st_size > _LARGEST_JSON:
             raise UserError(f"{path} is larger than {_LARGEST_JSON} bytes; it is not one of ours.")
         text = path.read_text(encoding="utf-8")
     try:
-        return json.loads(text)
+        return seal.unsealed(json.loads(text))
+    except seal.Broken:
+        raise UserError(
+            f"{path} is not as it was written (its checksum does not match): restore it or make it anew; "
+            f'if you changed it yourself, remove its line "{seal.KEY}".'
+        ) from None
     except (ValueError, RecursionError):
         raise UserError(f"{path} is damaged: it is not JSON; restore it or make it anew.") from None
 

@@ -13,6 +13,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from visr import seal
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
 from visr.games import Game, by_id
@@ -153,6 +154,7 @@ def online(path: Path) -> Columns:
 
 def _portrait(path: Path, config: RunConfig) -> Portrait:
     try:
+        seal.check(path)
         return _checked_portrait(safetensors.numpy.load(path.read_bytes()), config)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None
