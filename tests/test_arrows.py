@@ -100,6 +100,7 @@ MAY_IMPORT: dict[str, set[str]] = {
             "presets",
             "pretraining",
             "run_dir",
+            "seal",
             "tasks",
         ),
         "training",

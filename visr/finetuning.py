@@ -135,6 +135,7 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
                 tuner.replay.restore(_piece(piece))
     run.set_aside_after(newest)
     forget_rows_after(run.metrics, tuner.num_steps)
+    checkpoint.warn_of_changed_tables(run, newest)
     before = read_json(run.finetuned).get("before")
     return _train(run, config, plan, tuner, before, observe)
 
@@ -229,6 +230,10 @@ def _save(run: RunDir, tuner: FineTuner) -> None:
     if piece := tuner.replay.take_new():
         write_tensors(run.replay_piece(tuner.num_steps), safetensors.torch.save(piece))
     checkpoint.save(run, *tuner.state(), num_steps=tuner.num_steps)
+    needed_from = int(run.checkpoints()[0].stem) - tuner.settings.replay_steps
+    for old in run.replay_pieces():
+        if int(old.stem) <= needed_from:  # no kept checkpoint remembers any of it
+            old.unlink()
 
 
 def _piece(path: Path) -> dict[str, torch.Tensor]:

@@ -172,6 +172,7 @@ def _restore(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
     run.set_aside_after(path)
     for file in (run.metrics, run.timing, run.vitals, run.evaluation, run.online):
         forget_rows_after(file, loop.num_learned_steps)
+    checkpoint.warn_of_changed_tables(run, path)
 
 
 def _train(
@@ -236,6 +237,8 @@ def _save(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
     tensors, counts = loop.state()
     tensors |= {f"recorder.{k}": v for k, v in recorder.state().items()}
     checkpoint.save(run, tensors, counts, num_steps=loop.num_learned_steps)
+    if not run.config_file.exists():  # somebody cleared up; without it the checkpoint were no run
+        run.write_config(loop.config)
 
 
 def _stopped(run: RunDir, loop: TrainingLoop, recorder: Recorder, signal_number: int) -> Stopped:

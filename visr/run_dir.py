@@ -74,13 +74,18 @@ class RunDir:
         run = cls(path)
         is_new = run.refuse_taken()
         try:
-            write_json(run.config_file, {"format": FORMAT, "config": configuration.to_dict(config)})
+            run.write_config(config)
         except UserError:
             if is_new:
                 with contextlib.suppress(OSError):
                     run.path.rmdir()
             raise
         return run
+
+    def write_config(self, config: RunConfig) -> None:
+        """What makes a directory a run."""
+        content = {"format": FORMAT, "config": configuration.to_dict(config)}
+        write_json(self.config_file, content)
 
     @contextlib.contextmanager
     def locked(self, patience: float = locking.PATIENCE) -> Iterator[None]:
@@ -177,6 +182,24 @@ class RunDir:
             if path > sound:
                 with writing(path):
                     os.replace(path, path.with_name(f"{path.name}.damaged"))
+
+    def table_checksums(self, num_steps: int) -> dict[str, str]:
+        """Of the rows up to an age in the tables that results are drawn from; a checkpoint keeps them."""
+        checksums = {}
+        for file in (self.metrics, self.evaluation, self.online):
+            with contextlib.suppress(UserError):  # a damaged table must not stop training
+                if file.exists():
+                    checksums[file.name] = seal.of_text(_rows_until(file, num_steps))
+        return checksums
+
+    def changed_tables(self, checkpoint: Path) -> list[Path]:
+        """Tables that are not as they were when that checkpoint was written; it may know of none."""
+        try:
+            known = dict(json.loads(seal.metadata(checkpoint).get("tables", "{}")))
+        except (AttributeError, OSError, TypeError, ValueError):  # its reader will say so
+            return []
+        now = self.table_checksums(int(checkpoint.stem))
+        return [self.path / name for name in sorted(known) if now.get(name) != known[name]]
 
     def last_row(self, path: Path) -> dict[str, float]:
         """The newest row of one of the run's CSV files, or nothing."""
@@ -279,10 +302,11 @@ def write_tensors(path: Path, content: bytes) -> None:
     write_bytes(path, *seal.sealed(content))
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Atomically, readable, the same bytes for the same content, and with a checksum."""
-    sealed = {**content, seal.KEY: seal.of_json(content)}
-    write_bytes(path, (json.dumps(sealed, indent=2, allow_nan=False) + "\n").encode())
+def write_json(path: Path, content: Any) -> None:
+    """Atomically, readable, the same bytes for the same content, and an object with a checksum."""
+    if isinstance(content, dict):
+        content = {**content, seal.KEY: seal.of_json(content)}
+    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
@@ -327,8 +351,11 @@ def read_rows(path: Path) -> list[dict[str, float]]:
 
 def forget_rows_after(path: Path, num_steps: int) -> None:
     """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
-    if not path.exists():
-        return
+    if path.exists():
+        write_bytes(path, _rows_until(path, num_steps).encode())
+
+
+def _rows_until(path: Path, num_steps: int) -> str:
     header, *rows = whole_lines(path) or [""]
     try:
         kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
@@ -336,7 +363,7 @@ def forget_rows_after(path: Path, num_steps: int) -> None:
         raise UserError(
             f"{path} is damaged: a row begins with no count of steps; restore it, or move it away."
         ) from None
-    write_bytes(path, "".join([header, *kept]).encode())
+    return "".join([header, *kept])
 
 
 def whole_lines(path: Path) -> list[str]:

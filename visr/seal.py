@@ -25,8 +25,7 @@ class Broken(ValueError):
 def of_json(content: dict[str, Any]) -> str:
     """SHA-256 of the values, whatever their order or layout, without the checksum itself."""
     plain = json.loads(json.dumps({k: v for k, v in content.items() if k != KEY}))
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return of_text(json.dumps(plain, sort_keys=True, separators=(",", ":")))
 
 
 def unsealed(content: Any) -> Any:
@@ -62,6 +61,18 @@ def check(path: Path) -> None:
             digest.update(chunk)
     if digest.hexdigest() != recorded:
         raise Broken("its checksum does not match its content")
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """What a safetensors file says of itself in words; `Broken` if it cannot be read."""
+    with open(path, "rb") as file:
+        head, _ = _read_head(file)
+    return json.loads(head[8:]).get("__metadata__", {})
+
+
+def of_text(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _head(header: dict[str, Any], checksum: str) -> bytes:

@@ -52,10 +52,10 @@ def visr(
         _be_the_command(list(arguments), place, outputs, at_event)
     code = _wait(child, began, after_seconds)
     events = outputs[2].stat().st_size if outputs[2].exists() else 0
-    texts = [path.read_text() if path.exists() else "" for path in outputs[:2]]
+    out, err = (path.read_text() if path.exists() else "" for path in outputs[:2])
     for path in outputs:
         path.unlink(missing_ok=True)
-    return Ended(code, *texts, time.monotonic() - began, events)
+    return Ended(code, out, err, time.monotonic() - began, events)
 
 
 def _wait(child: int, began: float, after_seconds: float | None) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from visr import locking
+from visr import locking, seal
 from visr.errors import UserError
 from visr.reproduce.plan import Job, Plan
 from visr.run_dir import reading, write_bytes, writing
@@ -84,8 +84,10 @@ class Ledger:
     def _write(self) -> None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        writer.writerows([getattr(row, name) for name in _COLUMNS] for row in self.rows.values())
+        writer.writerow([*_COLUMNS, seal.KEY])
+        for row in self.rows.values():
+            columns = [str(getattr(row, name)) for name in _COLUMNS]
+            writer.writerow([*columns, _checksum(columns)])
         write_bytes(self._file, text.getvalue().encode())
 
 
@@ -120,7 +122,13 @@ def read(path: Path) -> list[Row]:
         ) from None
 
 
+def _checksum(columns: list[str]) -> str:
+    return seal.of_text("\n".join(columns))[:16]
+
+
 def _row(values: dict[str, str]) -> Row:
+    if seal.KEY in values and values[seal.KEY] != _checksum([values[name] for name in _COLUMNS]):
+        raise ValueError(f"the row of {values['job']} does not match its checksum")
     row = Row(**{f.name: _KINDS[str(f.type)](values[f.name]) for f in fields(Row)})
     if row.state not in _STATES:
         raise ValueError(f"{row.state!r} is not a state")

@@ -24,7 +24,10 @@ log = logging.getLogger("visr")
 def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_steps: int) -> Path:
     """Write the checkpoint of that age, then let go of all but the last two."""
     path = run.checkpoint(num_steps)
-    metadata = {"visr": json.dumps({"format": FORMAT, **counts}, sort_keys=True)}
+    metadata = {
+        "visr": json.dumps({"format": FORMAT, **counts}, sort_keys=True),
+        "tables": json.dumps(run.table_checksums(num_steps)),
+    }
     plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     write_tensors(path, safetensors.torch.save(plain, metadata=metadata))
     run.forget_old_checkpoints()
@@ -79,6 +82,17 @@ def newest_sound(run: RunDir) -> Sound:
         f"No checkpoint of {run.path} is whole: {'; '.join(map(str, damage))}; restore one from a copy, "
         "or start anew in another directory."
     )
+
+
+def warn_of_changed_tables(run: RunDir, path: Path) -> None:
+    """Training is unharmed by a changed row, but curves are not: say so."""
+    for table in run.changed_tables(path):
+        log.warning(
+            "visr: %s is not as it was written up to step %s: a row was changed or lost; restore it from "
+            "a copy if you have one.",
+            table,
+            f"{int(path.stem):,}",
+        )
 
 
 def restore_agent(agent: nn.Module, run: RunDir) -> int:
