@@ -39,6 +39,21 @@ def held(path: Path, refusal: Callable[[str], str], patience: float = PATIENCE) 
         let_go(descriptor, path)
 
 
+def is_held(path: Path) -> bool:
+    """Whether some living process holds the lock at this moment; asks without taking it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return isinstance(error, BlockingIOError)
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def take(path: Path, refusal: Callable[[str], str], patience: float) -> int:
     """A descriptor of the file at `path`, made if need be, that nobody else has; `let_go` gives it back."""
     deadline = time.monotonic() + patience

@@ -98,6 +98,11 @@ class RunDir:
                 stack.enter_context(locking.held(self._lock, self._in_use, patience))
             yield
 
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a living process trains in it."""
+        return locking.is_held(self._lock)
+
     def _in_use(self, holder: str) -> str:
         return (
             f"{self.path} is in use: {holder} trains in it; wait for it, stop it, "
