@@ -44,7 +44,7 @@ def sealed(content: bytes) -> tuple[bytes, memoryview]:
     """
     end = 8 + int.from_bytes(content[:8], "little")
     header, body = json.loads(content[8:end]), memoryview(content)[end:]
-    blank = _head(header, _BLANK)
+    blank = _head(dict(header), _BLANK)
     digest = hashlib.sha256(blank)
     digest.update(body)
     return _head(header, digest.hexdigest()), body
@@ -76,9 +76,13 @@ def of_text(text: str) -> str:
 
 
 def _head(header: dict[str, Any], checksum: str) -> bytes:
-    """Length and JSON, as the format wants them: padded with spaces to eight bytes."""
-    metadata = {**header.get("__metadata__", {}), KEY: checksum}
-    text = json.dumps({**header, "__metadata__": metadata}, separators=(",", ":")).encode()
+    """Length and JSON, as the format wants them: padded with spaces to eight bytes.
+
+    Words are sorted: safetensors writes them in any order, and equal content shall be equal files.
+    """
+    words = {**header.pop("__metadata__", {}), KEY: checksum}
+    header = {"__metadata__": dict(sorted(words.items())), **header}
+    text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text
 

@@ -1,4 +1,4 @@
-"""Every file of a run cut short or with a flipped bit, then the verbs: all goes on, or says so in a sentence."""
+"""Every file of a run cut short or with a flipped bit, then the verbs: they go on, or say so in words."""
 
 from __future__ import annotations
 
