@@ -26,7 +26,7 @@ _MOST_KILLS = 4
 _LOADED_ONCE = (
     *(f"visr.commands.{v}" for v in ("pretrain", "infer", "evaluate", "finetune", "report")),
     *("visr.api", "visr.finetuning", "visr.report.publication", "matplotlib.backends.backend_agg"),
-    "torch.utils.tensorboard.writer",
+    *("torch.utils.tensorboard.writer", "torch._dynamo"),
 )
 """Here, and not in every child."""
 _READERS = (("infer", "--reward", "goal:1,1", "--name", "probe"), ("report",))

@@ -15,7 +15,7 @@ from visr.run_dir import read_json
 
 SMOKE = (
     *("--preset", "smoke", "--height", "7", "--width", "7", "--num-steps", "7680"),
-    *("--checkpoint-every", "1280", "--log-every", "1280", "--evaluate-every", "3840"),
+    *("--checkpoint-every", "1280", "--log-every", "1280", "--evaluate-every", "7680"),
 )
 FINETUNE = ("--num-steps", "1920", "--checkpoint-every", "480")
 PLAN = ("reproduce", "grid", "--only", "visr", "--seeds", "0", "--num-steps", "1300")
