@@ -84,6 +84,7 @@ def test_a_clock_that_jumps_changes_no_result(
     assert main(["pretrain", "--resume", str(run.path)]) == 0
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # TensorBoard's
 def test_files_removed_under_a_running_training_come_back_or_are_not_missed(
     tmp_path: Path, tiny: Any
 ):
