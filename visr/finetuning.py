@@ -134,6 +134,7 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
             else:
                 tuner.replay.restore(_piece(piece))
     run.set_aside_after(newest)
+    _forget_old(run, plan.settings)
     forget_rows_after(run.metrics, tuner.num_steps)
     checkpoint.warn_of_changed_tables(run, newest)
     before = read_json(run.finetuned).get("before")
@@ -230,9 +231,15 @@ def _save(run: RunDir, tuner: FineTuner) -> None:
     if piece := tuner.replay.take_new():
         write_tensors(run.replay_piece(tuner.num_steps), safetensors.torch.save(piece))
     checkpoint.save(run, *tuner.state(), num_steps=tuner.num_steps)
-    needed_from = int(run.checkpoints()[0].stem) - tuner.settings.replay_steps
+    _forget_old(run, tuner.settings)
+
+
+def _forget_old(run: RunDir, settings: FinetuneConfig) -> None:
+    """Pieces of replay that no kept checkpoint remembers."""
+    run.forget_old_checkpoints()
+    needed_from = int(run.checkpoints()[0].stem) - settings.replay_steps
     for old in run.replay_pieces():
-        if int(old.stem) <= needed_from:  # no kept checkpoint remembers any of it
+        if int(old.stem) <= needed_from:
             old.unlink()
 
 

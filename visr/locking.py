@@ -24,10 +24,12 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
 @contextlib.contextmanager
-def held(path: Path, refusal: Callable[[str], str], patience: float = PATIENCE) -> Iterator[int]:
+def held(
+    path: Path, refusal: Callable[[str], str], patience: float = PATIENCE, keep: bool = False
+) -> Iterator[int]:
     """Hold the lock file `path` with our name in it, or raise what `refusal` says of its holder.
 
-    Gives the descriptor: a child that inherits it holds the lock too.
+    Gives the descriptor: a child that inherits it holds the lock too, even for longer, if the file is kept.
     """
     descriptor = take(path, refusal, patience)
     try:
@@ -36,7 +38,10 @@ def held(path: Path, refusal: Callable[[str], str], patience: float = PATIENCE) 
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield descriptor
     finally:
-        let_go(descriptor, path)
+        if keep:
+            os.close(descriptor)
+        else:
+            let_go(descriptor, path)
 
 
 def is_held(path: Path) -> bool:

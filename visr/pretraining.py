@@ -170,6 +170,7 @@ def _restore(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
         recorder.load_state(within(tensors, "recorder."))
         loop.load_state(tensors, counts)
     run.set_aside_after(path)
+    run.forget_old_checkpoints()  # the process before may have been killed on the point of it
     for file in (run.metrics, run.timing, run.vitals, run.evaluation, run.online):
         forget_rows_after(file, loop.num_learned_steps)
     checkpoint.warn_of_changed_tables(run, path)

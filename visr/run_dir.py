@@ -176,9 +176,10 @@ class RunDir:
         return sorted(p for p in files if p.stem.isascii() and p.stem.isdecimal())
 
     def forget_old_checkpoints(self, keep: int = 2) -> None:
-        """Remove all but the newest, what a killed process left half-written, and what was set aside."""
-        leftovers = (p for p in self._checkpoints.iterdir() if p.suffix in (".partial", ".damaged"))
-        for path in [*self.checkpoints()[:-keep], *leftovers]:
+        """Remove all but the newest, what a killed process left, and what was damaged and is replaced."""
+        known, place = self.checkpoints(), self._checkpoints
+        replaced = [p for p in place.glob("*.damaged") if known and p.with_suffix("") <= known[-1]]
+        for path in [*known[:-keep], *place.glob("*.partial"), *replaced]:
             path.unlink(missing_ok=True)
 
     def set_aside_after(self, sound: Path) -> None:

@@ -151,6 +151,6 @@ def locked(directory: Path, patience: float = _PATIENCE) -> Iterator[int]:
     with contextlib.ExitStack() as stack:
         with writing(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            held = locking.held(directory / "ledger.lock", refusal, patience)
+            held = locking.held(directory / "ledger.lock", refusal, patience, keep=True)
             descriptor = stack.enter_context(held)
         yield descriptor
