@@ -128,7 +128,9 @@ def torture(place: Path, names: list[str], num_kills: int, seed: int) -> dict[st
     for name, quota in schedule(names, num_kills).items():
         while (left := quota - work.kills[name]) > 0:
             work.strike(VICTIMS[name], left)
-        print(f"{name}: {work.kills[name]} kills, no loss", file=sys.stderr, flush=True)
+            told = f"\r{name}: {work.kills[name]} of {quota} kills, no loss"
+            print(told, end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
     return {
         "seed": seed,
         "kills": sum(work.kills.values()),
