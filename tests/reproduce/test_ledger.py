@@ -79,9 +79,10 @@ def test_no_flipped_bit_of_a_ledger_is_taken_for_a_value(tmp_path: Path):
         spoilt[at] ^= 1
         path.write_bytes(spoilt)
         try:
-            assert read(path) == rows
-        except UserError as error:
-            assert "damaged" in str(error)
+            found = read(path)
+        except UserError:
+            continue
+        assert found == rows
 
 
 def test_two_runners_cannot_hold_one_directory(tmp_path: Path):
