@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import functools
 import logging
 import os
 import socket
@@ -94,8 +95,14 @@ def _flock(descriptor: int, path: Path) -> bool:
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
-        log.warning("%s: this file system has no locks; see that only one process writes.", path)
+        _warn_of_no_locks(path.parent)
     return True
+
+
+@functools.cache
+def _warn_of_no_locks(place: Path) -> None:
+    """Once for every directory."""
+    log.warning("visr: There are no locks in %s; see that only one process writes there.", place)
 
 
 def _is_at(descriptor: int, path: Path) -> bool:

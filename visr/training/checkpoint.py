@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -71,7 +72,7 @@ def newest_sound(run: RunDir) -> Sound:
         try:
             sound = Sound(path, *load(path))
         except Damaged as error:
-            if not path.exists():  # training has gone on meanwhile, and let go of it
+            if not os.path.lexists(path):  # training has gone on meanwhile, and let go of it
                 return newest_sound(run)
             damage.append(error)
             continue
