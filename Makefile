@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test browser lint format bench model soak clean
+.PHONY: help setup demo test browser lint format bench model soak torture clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,17 @@ model: $(STAMP) ## pack a run as a model of the package: make model RUN=runs/x N
 
 soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while its processes are killed
 	$(BIN)/python experiments/cluster_soak.py --json runs/soak.json
+
+KILLS ?= 200
+SEED ?= 0
+MINUTES ?= 60
+
+torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), play 10,000 episodes, then train for an hour (MINUTES=)
+	$(BIN)/python -m tests.torture.kills --kills $(KILLS) --seed $(SEED)
+	$(BIN)/python -m tests.torture.damage --seed $(SEED)
+	$(BIN)/python -m tests.torture.episodes
+	$(BIN)/python -m tests.torture.soak --minutes $(MINUTES)
+	$(BIN)/python -m tests.torture.soak --minutes $(MINUTES) --env ALE/Breakout-v5 --preset atari-small
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import torch
 
 from tests.test_cli import visr
-from visr.run_dir import RunDir
+from visr.run_dir import RunDir, read_json
 from visr.tasks.task import Task
 from visr.training import checkpoint
 
@@ -123,7 +122,7 @@ def test_an_expression_becomes_a_task_without_a_step_of_the_environment(
     assert 0 < answer["num_rewarded"] < 400
     file = Path(answer["file"])
     assert file == pole / "tasks" / "abs-angle-0-05.json"
-    assert json.loads(file.read_text()).items() <= answer.items()
+    assert read_json(file).items() <= answer.items()
     for method in answer["methods"].values():
         assert np.array(method["interval"]).shape == (2, 5)
         assert len(method["w"]) == 5
@@ -219,7 +218,7 @@ def test_phase_two_and_the_report_of_it(which: str, request: pytest.FixtureReque
     run: Path = request.getfixturevalue(which)
     options = ("--episodes", "2", "--rewarded-steps", "400", "--rewarded-episodes", "12")
     content = visr("evaluate", run, *options, "--json").json
-    assert content == json.loads((run / "phase_two.json").read_text())
+    assert content == read_json(run / "phase_two.json")
     names = [condition["name"] for condition in content["conditions"]]
     assert names[-1] == "random policy"
     assert "env-search" in names
@@ -238,7 +237,7 @@ def test_a_task_is_judged_by_whole_episodes(pole: Path):
     answer = visr("evaluate", pole, "tilted", "--episodes", "3", "--json").json
     assert answer["scores"] == answer["num_steps"]  # CartPole pays 1 a step
     assert answer["mean"] == pytest.approx(np.mean(answer["scores"]))
-    assert json.loads((pole / "tasks" / "tilted.evaluation.json").read_text()) == answer
+    assert read_json(pole / "tasks" / "tilted.evaluation.json") == answer
 
 
 def test_playing_says_how_it_went(pole: Path):

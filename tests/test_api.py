@@ -17,6 +17,7 @@ import pytest
 
 import visr
 from visr.cli import main
+from visr.run_dir import read_json
 from visr.tasks import protocol
 from visr.training import checkpoint
 
@@ -349,7 +350,7 @@ def test_a_strangers_run_imports_no_module_it_names(
     (tmp_path / "trap.py").write_text("raise SystemExit('executed')")
     monkeypatch.syspath_prepend(str(tmp_path))
     copy = shutil.copytree(run.path, tmp_path / "run")
-    content = json.loads((copy / "config.json").read_text())
+    content = read_json(copy / "config.json")
     content["config"]["env"] = "trap:Trap-v0"
     (copy / "config.json").write_text(json.dumps(content))
     for open_it in (visr.load, visr.resume):

@@ -15,29 +15,42 @@ ROOT = Path(__file__).parent.parent / "visr"
 # and `bench` are the front door: nothing below imports them.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "locking": {"errors"},
+    "seal": set(),
     "config": {"errors"},
     "types": set(),
     "ops": {"errors"},
-    "run_dir": {"config", "errors"},
+    "run_dir": {"config", "errors", "locking", "seal"},
     "networks": {"errors", "ops", "types"},
     "agents": {"config", "networks", "ops", "types"},
     "games": set(),
     "published": {"games"},
     "statistics": set(),
     "envs": {"config", "errors", "games"},
-    "training": {"agents", "config", "envs", "errors", "networks", "ops", "run_dir", "types"},
-    "tasks": {"agents", "config", "envs", "errors", "games", "ops", "run_dir"},
-    "report": {"config", "errors", "games", "published", "run_dir", "statistics", "tasks"},
+    "training": {
+        "agents",
+        "config",
+        "envs",
+        "errors",
+        "networks",
+        "ops",
+        "run_dir",
+        "seal",
+        "types",
+    },
+    "tasks": {"agents", "config", "envs", "errors", "games", "ops", "run_dir", "seal"},
+    "report": {"config", "errors", "games", "published", "run_dir", "seal", "statistics", "tasks"},
     "presets": {"config", "errors"},
-    "baselines": {"config", "envs", "errors", "networks", "ops", "run_dir", "tasks"},
+    "baselines": {"config", "envs", "errors", "networks", "ops", "run_dir", "seal", "tasks"},
     "cluster": {"agents", "config", "envs", "errors", "training", "types"},
     "pretraining": {
         *("agents", "baselines", "cluster", "config", "errors", "run_dir", "tasks", "training"),
     },
     "finetuning": {
-        *("agents", "config", "envs", "errors", "pretraining", "run_dir", "tasks", "training"),
+        *("agents", "config", "envs", "errors", "pretraining", "run_dir", "seal", "tasks"),
+        "training",
     },
-    "models": {"config", "errors", "run_dir"},
+    "models": {"config", "errors", "run_dir", "seal"},
     "policy": {"agents", "envs", "errors", "tasks"},
     "exporting": {"agents", "errors", "networks", "run_dir", "tasks"},
     "api": {
@@ -83,9 +96,11 @@ MAY_IMPORT: dict[str, set[str]] = {
             "config",
             "errors",
             "games",
+            "locking",
             "presets",
             "pretraining",
             "run_dir",
+            "seal",
             "tasks",
         ),
         "training",
@@ -99,7 +114,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
-LIGHT_ROOMS = {"errors", "config", "types", "run_dir", "presets", "cli"}
+LIGHT_ROOMS = {"errors", "config", "locking", "seal", "types", "run_dir", "presets", "cli"}
 
 
 def room_of(path: Path) -> str:

@@ -13,7 +13,7 @@ import pytest
 import visr as library
 from tests.test_cli import visr
 from visr.cli import main
-from visr.run_dir import RunDir
+from visr.run_dir import RunDir, read_json
 from visr.tasks.task import Task
 
 TINY = (
@@ -45,7 +45,7 @@ def test_evaluating_a_game_is_the_papers_second_phase(run: Path):
     options = ("--episodes", "3", "--rewarded-steps", "400", "--rewarded-episodes", "4")
     answer = visr("evaluate", run, *options, "--seed", "5", "--json")
     content = answer.json
-    assert content == json.loads((run / "phase_two.json").read_text())
+    assert content == read_json(run / "phase_two.json")
     names = [condition["name"] for condition in content["conditions"]]
     assert names[-2:] == ["@0 (a new task every 40 steps)", "random policy"]
     assert "env-search" in names
@@ -72,7 +72,7 @@ def test_a_saved_task_is_judged_by_whole_episodes(run: Path):
 
 
 def test_rewards_of_the_game_become_a_task(run: Path):
-    config = json.loads((run / "config.json").read_text())
+    config = read_json(run / "config.json")
     config["config"]["atari"]["max_episode_frames"] = 600  # its music alone takes 260
     (run / "config.json").write_text(json.dumps(config))
     answer = visr("infer", run, "--reward", "env", "--episodes", "4", "--steps", "500", "--json")

@@ -19,7 +19,7 @@ import safetensors.torch
 import torch
 
 from visr.cli import main
-from visr.run_dir import RunDir
+from visr.run_dir import RunDir, read_json
 from visr.training import checkpoint
 
 # ------------------------------------------- what may be wrong with files: given(tmp_path), before
@@ -30,12 +30,13 @@ def no_checkpoint(tmp: Path) -> None:
 
 
 def cut_checkpoint(tmp: Path) -> None:
-    newest = checkpoint.newest(RunDir(tmp / "run"))
-    newest.write_bytes(newest.read_bytes()[: newest.stat().st_size // 2])
+    for file in RunDir(tmp / "run").checkpoints():
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
 def garbage_checkpoint(tmp: Path) -> None:
-    checkpoint.newest(RunDir(tmp / "run")).write_bytes(b"\x80\x04garbage" * 1000)
+    for file in RunDir(tmp / "run").checkpoints():
+        file.write_bytes(b"\x80\x04garbage" * 1000)
 
 
 def newer_checkpoint(tmp: Path) -> None:
@@ -47,7 +48,9 @@ def newer_checkpoint(tmp: Path) -> None:
 
 def config_with(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
     def given(tmp: Path) -> None:
-        content = json.loads((tmp / "run" / "config.json").read_text())
+        content = read_json(
+            tmp / "run" / "config.json"
+        )  # without its checksum, as editors are told
         change(content)
         (tmp / "run" / "config.json").write_text(json.dumps(content))
 
@@ -216,9 +219,9 @@ CASES = [
     Case("resume without checkpoint", "pretrain --resume {run}", "{run} has no checkpoint",
          "start over", no_checkpoint),
     Case("resume cut checkpoint", "pretrain --resume {run}", "000000020480.safetensors",
-         "remove it to go on from the checkpoint before", cut_checkpoint),
+         "restore one from a copy", cut_checkpoint),
     Case("resume garbage", "pretrain --resume {run}", "000000020480.safetensors",
-         "remove it to go on from the checkpoint before", garbage_checkpoint),
+         "restore one from a copy", garbage_checkpoint),
     Case("resume newer checkpoint", "pretrain --resume {run}", "000000020480.safetensors",
          "use the one that wrote it", newer_checkpoint),
     Case("resume cut config", "pretrain --resume {run}", "{run}/config.json", "restore it",
@@ -264,7 +267,7 @@ CASES = [
             Case(f"{verb} without checkpoint", f"{verb} {{run}}{rest}", "{run} has no checkpoint",
                  "start over", no_checkpoint),
             Case(f"{verb} cut checkpoint", f"{verb} {{run}}{rest}", "000000020480.safetensors",
-                 "remove it", cut_checkpoint),
+                 "restore one from a copy", cut_checkpoint),
             Case(f"{verb} newer checkpoint", f"{verb} {{run}}{rest}", "000000020480.safetensors",
                  "use the one that wrote it", newer_checkpoint),
             Case(f"{verb} with another d", f"{verb} {{run}}{rest}", "does not fit", "config.json",

@@ -21,7 +21,7 @@ import pytest
 from visr import config as configuration
 from visr import presets
 from visr.cli import main
-from visr.run_dir import RunDir
+from visr.run_dir import RunDir, read_json
 from visr.tasks import shelf
 
 VERBS = (
@@ -186,7 +186,7 @@ def test_infer_json_is_the_task(run: Path):
     answer = visr("infer", run, "--reward", "goal:2,3", "--json").json
     file = run / "tasks" / "goal-2-3.json"
     assert answer["file"] == str(file)
-    assert answer == json.loads(file.read_text()) | {"file": str(file)}
+    assert answer == read_json(file) | {"file": str(file)}
     assert np.linalg.norm(answer["w"]) == pytest.approx(1)
     assert answer["reward"][23] == sum(answer["reward"]) == 1
     assert (answer["num_steps"], answer["num_rewarded"]) == (100, 1)
@@ -222,7 +222,7 @@ def test_inferring_anew_forgets_the_evaluation_of_the_task_before(run: Path):
 def test_evaluate_json_is_the_saved_evaluation(run: Path):
     visr("infer", run, "--reward", "boxes:7")
     answer = visr("evaluate", run, "boxes-7", "--gamma", "0.9", "--policy", "own", "--json").json
-    assert answer == json.loads((run / "tasks" / "boxes-7.evaluation.json").read_text())
+    assert answer == read_json(run / "tasks" / "boxes-7.evaluation.json")
     assert (answer["gamma"], answer["gpi"], answer["task"]) == (0.9, False, "boxes:7")
     bounds = answer["value_optimal"] - answer["value_random"]
     fraction = (answer["value"] - answer["value_random"]) / bounds

@@ -373,9 +373,7 @@ class Run:
 def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) -> int:
     """Weights from a run's newest checkpoint or a model; returns their age in steps."""
     if model is None:
-        newest = checkpoint.newest(run_dir)
-        checkpoint.restore_agent(agent, newest)
-        return int(newest.stem)
+        return checkpoint.restore_agent(agent, run_dir)
     tensors = models.weights(model.name)
     assert isinstance(agent, Visr)  # as `models.pack` saw to
     with checkpoint.fitting(models.PLACE / f"{model.name}.safetensors"):

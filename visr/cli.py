@@ -29,6 +29,7 @@ VERBS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; 0 is success, 2 is input that cannot be used, 130 and 143 are clean stops."""
     args = list(sys.argv[1:] if arguments is None else arguments)
+    _occupy_closed_streams()
     try:
         code = _run(args)
         if sys.stdout is not None:
@@ -47,6 +48,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = error.strerror or str(error)
         where = "the output" if error.filename is None else error.filename
         return _refuse(f"The system refuses {where}: {reason}; choose another place.")
+
+
+def _occupy_closed_streams() -> None:
+    """Give closed standard streams to nobody: else a run's file would get their number, and others' words."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
 
 
 def _refuse(text: str) -> int:

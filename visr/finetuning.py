@@ -15,13 +15,20 @@ import torch
 from numpy.typing import NDArray
 
 from visr import config as configuration
-from visr import envs
+from visr import envs, seal
 from visr.agents.visr import Visr
 from visr.config import GRID, FinetuneConfig, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.pretraining import Observer, Status
-from visr.run_dir import RunDir, append_rows, forget_rows_after, read_json, write_bytes, write_json
+from visr.run_dir import (
+    RunDir,
+    append_rows,
+    forget_rows_after,
+    read_json,
+    write_json,
+    write_tensors,
+)
 from visr.tasks import exact, families, protocol
 from visr.tasks.task import Task
 from visr.training import checkpoint, devices
@@ -87,17 +94,19 @@ def start(
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
     plan = _Plan(settings, task, np.stack([task.w, *others]))
     agent = _beginning(agent, config, settings)
-    run = RunDir.create(path, config)
-    try:
+    RunDir(path).refuse_taken()
+    with RunDir(path).locked():
         before = worth(agent, config, task)
         tuner = _tuner(agent, config, plan)
-        plan.save(run)
-        write_json(run.finetuned, _result(config, plan, tuner, before, None))
-        _save(run, tuner)
-    except BaseException:  # a run without any checkpoint would only be in the way
-        shutil.rmtree(run.path, ignore_errors=True)
-        raise
-    return _train(run, config, plan, tuner, before, observe)
+        run = RunDir.create(path, config)
+        try:
+            plan.save(run)
+            write_json(run.finetuned, _result(config, plan, tuner, before, None))
+            _save(run, tuner)
+        except BaseException:  # a run without any checkpoint would only be in the way
+            shutil.rmtree(run.path, ignore_errors=True)
+            raise
+        return _train(run, config, plan, tuner, before, observe)
 
 
 def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
@@ -107,9 +116,13 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
         raise UserError(
             f"{run.path} was not made by `visr finetune`; `visr pretrain --resume` resumes it."
         )
+    with run.locked():
+        return _resume(run, observe)
+
+
+def _resume(run: RunDir, observe: Observer | None) -> RunDir:
     config, plan = run.config(), _Plan.load(run)
-    newest = checkpoint.newest(run)
-    tensors, counts = checkpoint.load(newest)
+    newest, tensors, counts = checkpoint.newest_sound(run)
     spec = spec_of(envs.make_vec(config, 1))
     agent = devices.prepared(Visr(config.agent, spec).requires_grad_(False), config.training)
     tuner = _tuner(agent, config, plan)
@@ -120,7 +133,10 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
                 piece.unlink()
             else:
                 tuner.replay.restore(_piece(piece))
+    run.set_aside_after(newest)
+    _forget_old(run, plan.settings)
     forget_rows_after(run.metrics, tuner.num_steps)
+    checkpoint.warn_of_changed_tables(run, newest)
     before = read_json(run.finetuned).get("before")
     return _train(run, config, plan, tuner, before, observe)
 
@@ -213,14 +229,25 @@ def _means(reports: list[dict[str, float]]) -> dict[str, float]:
 def _save(run: RunDir, tuner: FineTuner) -> None:
     """The replay's new piece first: a checkpoint must find all that came before it."""
     if piece := tuner.replay.take_new():
-        write_bytes(run.replay_piece(tuner.num_steps), safetensors.torch.save(piece))
+        write_tensors(run.replay_piece(tuner.num_steps), safetensors.torch.save(piece))
     checkpoint.save(run, *tuner.state(), num_steps=tuner.num_steps)
+    _forget_old(run, tuner.settings)
+
+
+def _forget_old(run: RunDir, settings: FinetuneConfig) -> None:
+    """Pieces of replay that no kept checkpoint remembers."""
+    run.forget_old_checkpoints()
+    needed_from = int(run.checkpoints()[0].stem) - settings.replay_steps
+    for old in run.replay_pieces():
+        if int(old.stem) <= needed_from:
+            old.unlink()
 
 
 def _piece(path: Path) -> dict[str, torch.Tensor]:
     try:
+        seal.check(path)
         return safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
+    except (OSError, safetensors.SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}); fine-tune anew.") from None
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visr import config as configuration
+from visr import seal
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.run_dir import read_json, write_bytes, write_json
+from visr.run_dir import read_json, write_json, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,8 +82,9 @@ def weights(name: str) -> dict[str, Tensor]:
 
     path = PLACE / f"{card(name).name}.safetensors"
     try:
+        seal.check(path)
         tensors = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError) as error:
+    except (OSError, safetensors.SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}); install visr anew.") from None
     return {k: v.float() if v.dtype == torch.float16 else v for k, v in tensors.items()}
 
@@ -100,7 +102,7 @@ def pack(model: Card, tensors: dict[str, Tensor], place: Path = PLACE) -> Path:
             f"{LARGEST:,}; pack it in float16, or train smaller networks."
         )
     path = place / f"{model.name}.safetensors"
-    write_bytes(path, content)
+    write_tensors(path, content)
     plain = {**asdict(model), "config": configuration.to_dict(model.config)}
     write_json(place / f"{model.name}.json", {"format": FORMAT, **plain})
     return path

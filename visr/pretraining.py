@@ -65,9 +65,16 @@ def start(
     cluster: str | None = None,
 ) -> RunDir:
     """Pre-train from nothing into a new run directory, here or on a Ray cluster."""
-    if config.agent.algorithm in BASELINES:
-        return _train_baseline(RunDir.create(path, config))
     RunDir(path).refuse_taken()  # before a cluster is troubled
+    with RunDir(path).locked():
+        if config.agent.algorithm in BASELINES:
+            return _train_baseline(RunDir.create(path, config))
+        return _start(path, config, observe, cluster)
+
+
+def _start(
+    path: str | Path, config: RunConfig, observe: Observer | None, cluster: str | None
+) -> RunDir:
     with _loop(config, cluster) as loop:
         run = RunDir.create(path, config)
         try:
@@ -139,8 +146,15 @@ def resume(
 ) -> RunDir:
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
-    if run.config().agent.algorithm in BASELINES:
-        return _train_baseline(run)
+    with run.locked():
+        if run.config().agent.algorithm in BASELINES:
+            return _train_baseline(run)
+        return _resume(run, num_processes, observe, cluster)
+
+
+def _resume(
+    run: RunDir, num_processes: int | None, observe: Observer | None, cluster: str | None
+) -> RunDir:
     recorder = Recorder(run)
     with _loop(run.config(), cluster, num_processes) as loop:
         if not run.checkpoints() and not run.metrics.exists():  # killed before anything was learnt
@@ -152,14 +166,16 @@ def resume(
 
 
 def _restore(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
-    """Back to the newest checkpoint, and nothing written after it remains."""
-    newest = checkpoint.newest(run)
-    tensors, counts = checkpoint.load(newest)
-    with checkpoint.fitting(newest):
+    """Back to the newest checkpoint that is whole, and nothing written after it remains."""
+    path, tensors, counts = checkpoint.newest_sound(run)
+    with checkpoint.fitting(path):
         recorder.load_state(within(tensors, "recorder."))
         loop.load_state(tensors, counts)
+    run.set_aside_after(path)
+    run.forget_old_checkpoints()  # the process before may have been killed on the point of it
     for file in (run.metrics, run.timing, run.vitals, run.evaluation, run.online):
         forget_rows_after(file, loop.num_learned_steps)
+    checkpoint.warn_of_changed_tables(run, path)
 
 
 def _train(
@@ -226,6 +242,8 @@ def _save(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
     health.refuse_broken(within(tensors, "learner."), loop.num_learned_steps)
     tensors |= {f"recorder.{k}": v for k, v in recorder.state().items()}
     checkpoint.save(run, tensors, counts, num_steps=loop.num_learned_steps)
+    if not run.config_file.exists():  # somebody cleared up; without it the checkpoint were no run
+        run.write_config(loop.config)
 
 
 def _stopped(run: RunDir, loop: TrainingLoop, recorder: Recorder, signal_number: int) -> Stopped:

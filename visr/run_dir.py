@@ -17,6 +17,7 @@ finetuned/NAME/                 runs of their own: a psi trained further on a ta
     replay/STEPS.safetensors    the rewarded steps, in pieces from checkpoint to checkpoint
     finetuned.json              what it was worth before and after
 report/, tensorboard/           for people
+run.lock                        while somebody writes; it names the process
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ from pathlib import Path
 from typing import Any
 
 from visr import config as configuration
+from visr import locking, seal
 from visr.config import RunConfig
 from visr.errors import UserError
 
 FORMAT = 1
 _LARGEST_JSON = 64 * 1024 * 1024
+_LONGEST_WRITE = 600.0
+"""Seconds that another process may need for one and the same file."""
 
 
 class RunDir:
@@ -61,6 +65,7 @@ class RunDir:
         self.replay = self.path / "replay"
         self.report = self.path / "report"
         self.tensorboard = self.path / "tensorboard"
+        self._lock = self.path / "run.lock"
         self._checkpoints = self.path / "checkpoints"
 
     @classmethod
@@ -69,7 +74,7 @@ class RunDir:
         run = cls(path)
         is_new = run.refuse_taken()
         try:
-            write_json(run.config_file, {"format": FORMAT, "config": configuration.to_dict(config)})
+            run.write_config(config)
         except UserError:
             if is_new:
                 with contextlib.suppress(OSError):
@@ -77,16 +82,49 @@ class RunDir:
             raise
         return run
 
+    def write_config(self, config: RunConfig) -> None:
+        """What makes a directory a run."""
+        content = {"format": FORMAT, "config": configuration.to_dict(config)}
+        write_json(self.config_file, content)
+
+    @contextlib.contextmanager
+    def locked(self, patience: float = locking.PATIENCE) -> Iterator[None]:
+        """Hold the run, as all do who train in it: one process at a time; readers need no leave."""
+        with contextlib.ExitStack() as stack:
+            with writing(self.path):
+                if not self.path.exists():
+                    self.path.mkdir(parents=True, exist_ok=True)
+                    stack.callback(_remove_if_empty, self.path)
+                stack.enter_context(locking.held(self._lock, self._in_use, patience))
+            yield
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether a living process trains in it."""
+        return locking.is_held(self._lock)
+
+    def _in_use(self, holder: str) -> str:
+        return (
+            f"{self.path} is in use: {holder} trains in it; wait for it, stop it, "
+            "or choose another directory."
+        )
+
     def refuse_taken(self) -> bool:
         """Nothing may be here yet; whether there is not even an empty directory."""
         with writing(self.path):
             is_new = not self.path.exists()
-            if not is_new and not _is_empty_directory(self.path):
+            if not is_new and not self._is_empty():
                 raise UserError(
                     f"{self.path} exists already; choose another --out, "
                     f"or go on with `--resume {self.path}`."
                 )
         return is_new
+
+    def _is_empty(self) -> bool:
+        """Whether a run can begin here; what a killed process left half-written does not count."""
+        if not self.path.is_dir():
+            return False
+        return all(p == self._lock or p.name.endswith(".partial") for p in self.path.iterdir())
 
     def remove_stillborn(self) -> None:
         """Take back `create` when nothing could be saved after it."""
@@ -138,9 +176,36 @@ class RunDir:
         return sorted(p for p in files if p.stem.isascii() and p.stem.isdecimal())
 
     def forget_old_checkpoints(self, keep: int = 2) -> None:
-        """Remove all but the newest, and whatever a killed process left half-written."""
-        for path in [*self.checkpoints()[:-keep], *self._checkpoints.glob("*.partial")]:
+        """Remove all but the newest, what a killed process left, and what was damaged and is replaced."""
+        known, place = self.checkpoints(), self._checkpoints
+        replaced = [p for p in place.glob("*.damaged") if known and p.with_suffix("") <= known[-1]]
+        for path in [*known[:-keep], *place.glob("*.partial"), *replaced]:
             path.unlink(missing_ok=True)
+
+    def set_aside_after(self, sound: Path) -> None:
+        """Checkpoints newer than the last sound one make way, until the next one is written."""
+        for path in self.checkpoints():
+            if path > sound:
+                with writing(path):
+                    os.replace(path, path.with_name(f"{path.name}.damaged"))
+
+    def table_checksums(self, num_steps: int) -> dict[str, str]:
+        """Of the rows up to an age in the tables that results are drawn from; a checkpoint keeps them."""
+        checksums = {}
+        for file in (self.metrics, self.evaluation, self.online):
+            with contextlib.suppress(UserError):  # a damaged table must not stop training
+                if file.exists():
+                    checksums[file.name] = seal.of_text(_rows_until(file, num_steps))
+        return checksums
+
+    def changed_tables(self, checkpoint: Path) -> list[Path]:
+        """Tables that are not as they were when that checkpoint was written; it may know of none."""
+        try:
+            known = dict(json.loads(seal.metadata(checkpoint).get("tables", "{}")))
+        except (AttributeError, OSError, TypeError, ValueError):  # its reader will say so
+            return []
+        now = self.table_checksums(int(checkpoint.stem))
+        return [self.path / name for name in sorted(known) if now.get(name) != known[name]]
 
     def last_row(self, path: Path) -> dict[str, float]:
         """The newest row of one of the run's CSV files, or nothing."""
@@ -170,9 +235,9 @@ class RunDir:
         )
 
 
-def _is_empty_directory(path: Path) -> bool:
-    """Whether a run can begin here; what a killed process left half-written does not count."""
-    return path.is_dir() and all(p.name.endswith(".partial") for p in path.iterdir())
+def _remove_if_empty(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 def slug(text: str) -> str:
@@ -211,22 +276,26 @@ def reading(path: Path) -> Iterator[None]:
         raise UserError(f"{path} is damaged: it is not text; restore it or make it anew.") from None
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """All or nothing: a temporary name, synced, renamed, and the directory synced."""
+def write_bytes(path: Path, *content: bytes | memoryview) -> None:
+    """All or nothing: a temporary name, synced, renamed, and the directory synced.
+
+    Whoever writes the same file meanwhile waits: nobody renames what another has half-written.
+    """
     with writing(path):
         if not path.name:  # such as . or /
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         partial = path.with_name(f"{path.name}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = locking.take(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
         try:
-            with open(partial, "wb") as file:
-                file.write(content)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.truncate(0)  # of what a killed process left
+                file.writelines(content)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(partial, path)
-        except OSError:
-            partial.unlink(missing_ok=True)
-            raise
+        finally:
+            locking.let_go(descriptor, partial)
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -234,19 +303,31 @@ def write_bytes(path: Path, content: bytes) -> None:
             os.close(directory)
 
 
+def write_tensors(path: Path, content: bytes) -> None:
+    """A safetensors file, atomically, with a checksum over all of it."""
+    write_bytes(path, *seal.sealed(content))
+
+
 def write_json(path: Path, content: Any) -> None:
-    """Atomically, readable, and the same bytes for the same content."""
+    """Atomically, readable, the same bytes for the same content, and an object with a checksum."""
+    if isinstance(content, dict):
+        content = {**content, seal.KEY: seal.of_json(content)}
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file, or a UserError that says what is wrong with it."""
+    """A JSON file without its checksum, or a UserError that says what is wrong with it."""
     with reading(path):
         if path.stat().st_size > _LARGEST_JSON:
             raise UserError(f"{path} is larger than {_LARGEST_JSON} bytes; it is not one of ours.")
         text = path.read_text(encoding="utf-8")
     try:
-        return json.loads(text)
+        return seal.unsealed(json.loads(text))
+    except seal.Broken:
+        raise UserError(
+            f"{path} is not as it was written (its checksum does not match): restore it or make it anew; "
+            f'if you changed it yourself, remove its line "{seal.KEY}".'
+        ) from None
     except (ValueError, RecursionError):
         raise UserError(f"{path} is damaged: it is not JSON; restore it or make it anew.") from None
 
@@ -286,8 +367,11 @@ def read_rows(path: Path) -> list[dict[str, float]]:
 
 def forget_rows_after(path: Path, num_steps: int) -> None:
     """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
-    if not path.exists():
-        return
+    if path.exists():
+        write_bytes(path, _rows_until(path, num_steps).encode())
+
+
+def _rows_until(path: Path, num_steps: int) -> str:
     header, *rows = whole_lines(path) or [""]
     try:
         kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
@@ -295,7 +379,7 @@ def forget_rows_after(path: Path, num_steps: int) -> None:
         raise UserError(
             f"{path} is damaged: a row begins with no count of steps; restore it, or move it away."
         ) from None
-    write_bytes(path, "".join([header, *kept]).encode())
+    return "".join([header, *kept])
 
 
 def whole_lines(path: Path) -> list[str]:

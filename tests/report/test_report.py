@@ -21,7 +21,7 @@ from visr import report
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.report import curves, load, maps, pictures, recipe
-from visr.run_dir import RunDir, append_rows, evaluation_of, write_json
+from visr.run_dir import RunDir, append_rows, evaluation_of, read_json, write_json
 from visr.tasks.task import Task
 
 FIGURES = ("features.png", "rewards.png", "values.png", "training.png", "optimal.png")
@@ -316,12 +316,12 @@ def damage_task(run: RunDir) -> None:
 
 def endless_task(run: RunDir) -> None:
     path = run.task("boxes-7")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_steps": float("inf")}))
+    path.write_text(json.dumps(read_json(path) | {"num_steps": float("inf")}))
 
 
 def task_of_another_grid(run: RunDir) -> None:
     path = run.task("boxes-7")
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"reward": [1.0, 0.0]}))
+    path.write_text(json.dumps(read_json(path) | {"reward": [1.0, 0.0]}))
 
 
 def evaluation_with_an_unknown_action(run: RunDir) -> None:

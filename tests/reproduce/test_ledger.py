@@ -70,6 +70,21 @@ def test_a_damaged_ledger_is_a_sentence(tmp_path: Path, text: str):
         Ledger(tmp_path)
 
 
+def test_no_flipped_bit_of_a_ledger_is_taken_for_a_value(tmp_path: Path):
+    Ledger(tmp_path).adopt(PLAN)
+    path = tmp_path / "ledger.csv"
+    whole, rows = path.read_bytes(), read(tmp_path / "ledger.csv")
+    for at in range(whole.index(b"\n"), len(whole)):
+        spoilt = bytearray(whole)
+        spoilt[at] ^= 1
+        path.write_bytes(spoilt)
+        try:
+            found = read(path)
+        except UserError:
+            continue
+        assert found == rows
+
+
 def test_two_runners_cannot_hold_one_directory(tmp_path: Path):
     with (
         locked(tmp_path),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 
 from tests.test_cli import visr
 from visr.errors import UserError
+from visr.run_dir import read_json
 from visr.tasks import mixing
 from visr.tasks.task import Task
 
@@ -125,7 +125,7 @@ def test_mixing_on_the_command_line(files: Path):
         assert words in answer.out
     assert np.allclose(Task.load(out).w, [0.6, -0.8, 0])
     again = visr("task", "mix", *parts, "--out", out, "--name", "both", "--json").json
-    assert again == json.loads(out.read_text()) | {"file": str(out)}
+    assert again == read_json(out) | {"file": str(out)}
 
 
 def test_comparing_on_the_command_line(files: Path):
@@ -148,7 +148,7 @@ def test_listing_on_the_command_line(trained: Path, tmp_path: Path):
     assert "goal:2,3" in shown.out
     listed = visr("task", "list", run, "--json").json["tasks"]
     assert list(listed) == ["goal-2-3"]
-    assert listed["goal-2-3"] == json.loads((run / "tasks" / "goal-2-3.json").read_text())
+    assert listed["goal-2-3"] == read_json(run / "tasks" / "goal-2-3.json")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import torch
 
 from visr import pretraining
 from visr.errors import UserError
-from visr.run_dir import RunDir
+from visr.run_dir import RunDir, read_json
 from visr.training import checkpoint
 from visr.training.loop import Loop
 
@@ -20,7 +20,7 @@ from visr.training.loop import Loop
 def test_a_checkpoint_that_does_not_fit_its_config_is_a_sentence(trained: Path, tmp_path: Path):
     path = tmp_path / "run"
     shutil.copytree(trained, path)
-    config = json.loads((path / "config.json").read_text())
+    config = read_json(path / "config.json")
     config["config"]["agent"]["num_features"] = 6
     (path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UserError, match=r"does not fit its run's config\.json"):

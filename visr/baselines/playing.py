@@ -10,7 +10,7 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 
-from visr import envs
+from visr import envs, seal
 from visr.baselines import training
 from visr.baselines.games import Games
 from visr.config import RunConfig
@@ -50,10 +50,12 @@ def load(run: RunDir, config: RunConfig) -> training.Model:
     model = training.build(config, games)
     games.close()
     try:
+        seal.check(checkpoints[-1])
         model.policy.load_state_dict(safetensors.torch.load_file(checkpoints[-1]))
-    except (OSError, safetensors.SafetensorError, RuntimeError):
+    except (OSError, safetensors.SafetensorError, RuntimeError, ValueError):
         raise UserError(
-            f"{checkpoints[-1]} is damaged or does not fit its run's config.json; train it anew."
+            f"{checkpoints[-1]} is damaged or does not fit its run's config.json; move it away, "
+            f"and `visr pretrain --resume {run.path}` trains it anew."
         ) from None
     return model
 

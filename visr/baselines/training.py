@@ -21,7 +21,7 @@ from visr.baselines.games import Games
 from visr.config import RunConfig
 from visr.networks import images
 from visr.networks.build import is_image
-from visr.run_dir import RunDir, append_rows, write_bytes
+from visr.run_dir import RunDir, append_rows, write_tensors
 
 Model = DQN | PPO
 _PPO_ENVS = 8
@@ -58,7 +58,7 @@ def train(run: RunDir, config: RunConfig) -> None:
     finally:
         games.close()
     weights = {k: v.detach().cpu().contiguous() for k, v in model.policy.state_dict().items()}
-    write_bytes(run.checkpoint(num_steps), safetensors.torch.save(_apart(weights)))
+    write_tensors(run.checkpoint(num_steps), safetensors.torch.save(_apart(weights)))
 
 
 def build(config: RunConfig, games: Games) -> Model:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ from visr.explorer.atlas import Atlas
 from visr.explorer.wishes import Wishes
 
 _MOST_SHOWS = 8
-_STILL_WARM = 120.0
-"""Seconds without a new row of metrics after which nobody seems to be training."""
 
 
 class Explored:
@@ -119,13 +116,12 @@ class Explored:
         checkpoints = directory.checkpoints()
         newest = int(checkpoints[-1].stem) if checkpoints else self.run.num_steps
         total = self.run.config.training.num_steps
-        is_warm = bool(stamps) and time.time() - max(stamps) / 1e9 < _STILL_WARM
         return {
             "num_steps": self.run.num_steps,
             "newest_steps": newest,
             "total_steps": total,
             "is_finished": newest >= total,
-            "is_training": newest < total and is_warm,
+            "is_training": newest < total and directory.is_in_use,
             "version": str(max(stamps, default=0)),
         }
 

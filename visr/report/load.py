@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
+from visr import seal
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
 from visr.games import Game, by_id
@@ -21,6 +23,8 @@ from visr.report.phase_two import PhaseTwo
 from visr.run_dir import RunDir, evaluation_of, read_json, whole_lines
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
+
+log = logging.getLogger("visr")
 
 NUM_ACTIONS = 4
 
@@ -106,6 +110,7 @@ def record(path: Path) -> Record:
     run = RunDir.open(path)
     config = run.config()
     is_grid = config.env == GRID
+    _warn_of_changed_tables(run)
     return Record(
         path=path,
         config=config,
@@ -117,6 +122,12 @@ def record(path: Path) -> Record:
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
     )
+
+
+def _warn_of_changed_tables(run: RunDir) -> None:
+    """Rows that still parse may have been changed: the newest checkpoint knows what they were."""
+    for table in run.changed_tables(run.checkpoints()[-1]) if run.checkpoints() else ():
+        log.warning("visr: %s is not as it was written: a row was changed or lost.", table)
 
 
 def columns(path: Path) -> Columns:
@@ -153,6 +164,7 @@ def online(path: Path) -> Columns:
 
 def _portrait(path: Path, config: RunConfig) -> Portrait:
     try:
+        seal.check(path)
         return _checked_portrait(safetensors.numpy.load(path.read_bytes()), config)
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None

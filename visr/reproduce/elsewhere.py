@@ -37,12 +37,12 @@ def _run_all(ready: list[Job], ledger: Ledger, note: Callable[[Row], None]) -> N
     by_run = {str(place / job.run): job for job in ready}
     for job in ready:
         ledger.change(job, state="running", attempts=ledger.rows[job.id].attempts + 1, error="")
-    began, left = time.time(), dict(by_run)
+    began, left = time.monotonic(), dict(by_run)
     try:
         for outcome in tasks.run_all([order(job, place) for job in ready], jobs.carry_out):
             job = left.pop(outcome.job["run"])
             state = "failed" if outcome.error else "done"
-            seconds = round(time.time() - began, 1)  # waiting for room included
+            seconds = round(time.monotonic() - began, 1)  # waiting for room included
             note(ledger.change(job, state=state, seconds=seconds, error=outcome.error[:500]))
     finally:
         for job in left.values():

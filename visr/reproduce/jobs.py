@@ -21,11 +21,14 @@ from visr.pretraining import Stopped
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir, write_json
 
+_PATIENCE = 15.0
 _PROBE_SECONDS = 2.0
 
 
 def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
     """Train from nothing or from the last checkpoint, to the same end."""
+    with run.locked(_PATIENCE):  # a worker whose driver was killed may not have noticed yet
+        pass
     begun = run.config_file.exists()
     if begun and run.config() != config:
         raise UserError(f"{run.path} was made with other settings; choose another --out.")

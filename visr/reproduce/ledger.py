@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import fcntl
 import io
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from visr import locking, seal
 from visr.errors import UserError
 from visr.reproduce.plan import Job, Plan
 from visr.run_dir import reading, write_bytes, writing
@@ -86,8 +84,10 @@ class Ledger:
     def _write(self) -> None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
-        writer.writerows([getattr(row, name) for name in _COLUMNS] for row in self.rows.values())
+        writer.writerow([*_COLUMNS, seal.KEY])
+        for row in self.rows.values():
+            columns = [str(getattr(row, name)) for name in _COLUMNS]
+            writer.writerow([*columns, _checksum(columns)])
         write_bytes(self._file, text.getvalue().encode())
 
 
@@ -122,7 +122,13 @@ def read(path: Path) -> list[Row]:
         ) from None
 
 
+def _checksum(columns: list[str]) -> str:
+    return seal.of_text("\n".join(columns))[:16]
+
+
 def _row(values: dict[str, str]) -> Row:
+    if seal.KEY in values and values[seal.KEY] != _checksum([values[name] for name in _COLUMNS]):
+        raise ValueError(f"the row of {values['job']} does not match its checksum")
     row = Row(**{f.name: _KINDS[str(f.type)](values[f.name]) for f in fields(Row)})
     if row.state not in _STATES:
         raise ValueError(f"{row.state!r} is not a state")
@@ -135,25 +141,16 @@ def locked(directory: Path, patience: float = _PATIENCE) -> Iterator[int]:
 
     So whoever comes after a killed runner waits until its last job has gone.
     """
-    with writing(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(directory / "ledger.lock", os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        _take(descriptor, directory, time.monotonic() + patience)
+
+    def refusal(holder: str) -> str:
+        return (
+            f"Another `visr reproduce` is at work in {directory} ({holder}); wait for it, stop it, or "
+            "choose another --out."
+        )
+
+    with contextlib.ExitStack() as stack:
+        with writing(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+            held = locking.held(directory / "ledger.lock", refusal, patience, keep=True)
+            descriptor = stack.enter_context(held)
         yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _take(descriptor: int, directory: Path, deadline: float) -> None:
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise UserError(
-                    f"Another `visr reproduce` is at work in {directory}; wait for it, stop it, or choose "
-                    "another --out."
-                ) from None
-            time.sleep(0.05)

@@ -34,7 +34,7 @@ class Attempt:
     job: Job
     process: subprocess.Popen[bytes]
     log: Path
-    began: float = field(default_factory=time.time)
+    began: float = field(default_factory=time.monotonic)
 
 
 Observer = Callable[[list[Attempt], Row | None], None]
@@ -101,7 +101,7 @@ class Runner:
         """Write down how an attempt ended; a job that was stopped is pending again."""
         _let_go(attempt.process)
         code, row = attempt.process.returncode, self._ledger.rows[attempt.job.id]
-        seconds = round(row.seconds + time.time() - attempt.began, 1)
+        seconds = round(row.seconds + time.monotonic() - attempt.began, 1)
         state, error = "done", ""
         if code == 128 + signal.SIGTERM:
             state = "pending"
@@ -125,7 +125,7 @@ class Runner:
                 attempt.process.kill()
                 attempt.process.wait()
             _let_go(attempt.process)
-            seconds = self._ledger.rows[attempt.job.id].seconds + time.time() - attempt.began
+            seconds = self._ledger.rows[attempt.job.id].seconds + time.monotonic() - attempt.began
             self._ledger.change(attempt.job, state="pending", seconds=round(seconds, 1))
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from visr.agents.visr import Visr
 from visr.ops import sphere
-from visr.run_dir import RunDir, write_bytes
+from visr.run_dir import RunDir, write_tensors
 from visr.tasks import families
 
 NUM_TASKS = 49
@@ -48,4 +48,4 @@ def _gpi_values(agent: Visr, w: torch.Tensor, policies: torch.Tensor, num_states
 def save(run: RunDir, arrays: dict[str, NDArray]) -> None:
     """Write the portrait into its run."""
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    write_bytes(run.portrait, safetensors.numpy.save(plain))
+    write_tensors(run.portrait, safetensors.numpy.save(plain))

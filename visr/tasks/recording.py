@@ -14,12 +14,12 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from visr import envs
+from visr import envs, seal
 from visr.agents.pilot import Pilot
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.run_dir import write_bytes
+from visr.run_dir import write_tensors
 from visr.tasks import expression
 from visr.tasks.episodes import Choice, Moment, play
 from visr.tasks.protocol import own_tasks
@@ -113,12 +113,13 @@ def save(path: Path, recording: Recording) -> None:
     arrays = {f.name: getattr(recording, f.name) for f in fields(recording) if f.name != "names"}
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     metadata = {"names": json.dumps(recording.names)}
-    write_bytes(path, safetensors.numpy.save(plain, metadata=metadata))
+    write_tensors(path, safetensors.numpy.save(plain, metadata=metadata))
 
 
 def load(path: Path) -> Recording:
     """The inverse of `save`, trusting nothing."""
     try:
+        seal.check(path)
         with safetensors.safe_open(str(path), framework="np") as file:
             names = [str(name) for name in json.loads((file.metadata() or {})["names"])]
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

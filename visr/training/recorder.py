@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import time
@@ -103,6 +104,10 @@ class Recorder:
 
     def plot(self, values: dict[str, float], num_steps: int) -> None:
         """Hand values to TensorBoard."""
+        if self._board is not None and not self._run.tensorboard.exists():  # somebody cleared up
+            with contextlib.suppress(OSError):
+                self._board.close()
+            self._board = None
         if self._board is None:
             from torch.utils.tensorboard.writer import SummaryWriter
 
