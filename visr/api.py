@@ -19,7 +19,7 @@ from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
 from visr.envs.world import GridWorld
-from visr.errors import UserError
+from visr.errors import UserError, said
 from visr.policy import Policy
 from visr.run_dir import RunDir, slug
 from visr.tasks import (
@@ -218,7 +218,7 @@ class Run:
             return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
         w = np.asarray(which)
         if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
-            raise UserError(f"A direction of this run is {d} finite numbers, not {_short(which)}.")
+            raise UserError(f"A direction of this run is {d} finite numbers, not {said(which)}.")
         return direction(w, name or "direction", self.config.env)
 
     def recording(self) -> recording.Recording:
@@ -362,6 +362,13 @@ class Run:
         return self.world
 
     def _checked(self, task: Task) -> Task:
+        if not isinstance(task, Task):
+            raise UserError(f"{said(task)} is no task; `infer` and `skill` make one, `Task.load` reads one.")
+        if task.env != self.config.env:
+            raise UserError(
+                f"The task `{task.name}` was made in {task.env} and this run lives in {self.config.env}; infer it "
+                "with this run."
+            )
         if len(task.w) != (size := self.config.agent.task_size):
             raise UserError(
                 f"The task `{task.name}` has {len(task.w)} features and this run has "
@@ -383,11 +390,6 @@ def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) ->
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()
     return model.num_steps
-
-
-def _short(value: Any) -> str:
-    """At most 60 characters of a value, for a sentence about it."""
-    return expression.short(" ".join(str(value).split()))
 
 
 def is_general(reward: Any) -> bool:

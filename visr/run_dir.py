@@ -38,6 +38,7 @@ from visr.errors import UserError
 
 FORMAT = 1
 _LARGEST_JSON = 64 * 1024 * 1024
+_LARGEST_CSV = 1024 * 1024 * 1024
 
 
 class RunDir:
@@ -192,7 +193,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error.strerror or str(error).partition("\n")[0]
         raise UserError(
             f"Cannot write {path}: {reason}; free some space or choose another place."
         ) from error
@@ -293,5 +294,7 @@ def whole_lines(path: Path) -> list[str]:
     with reading(path):
         if not path.exists():
             return []
+        if path.stat().st_size > _LARGEST_CSV:
+            raise UserError(f"{path} is larger than {_LARGEST_CSV:,} bytes; it is not one of ours.")
         lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
     return [line for line in lines if line.endswith("\n")]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
-from visr.config.sections import AgentConfig, ClusterConfig, RunConfig, TrainingConfig
-from visr.errors import UserError
+from visr.config.sections import GRID, AgentConfig, ClusterConfig, RunConfig, TrainingConfig
+from visr.errors import UserError, said
+
+_MOST_NUMBERS = 2**28
 
 
 def check(config: RunConfig) -> None:
@@ -22,6 +25,7 @@ def check(config: RunConfig) -> None:
             "of the whole batch; use --micro-batch 0."
         )
     _check_objective(config.agent)
+    _check_sizes(config)
     if training.num_rewarded_envs >= training.num_envs:
         raise UserError(
             f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
@@ -33,6 +37,31 @@ def check(config: RunConfig) -> None:
             f"{left}; every group needs an environment, so give at most that many groups."
         )
     _check_cluster(config.cluster, training)
+
+
+def _check_sizes(config: RunConfig) -> None:
+    """Products of sizes, before anybody allocates them: a configuration may come from a stranger."""
+    agent, training = config.agent, config.training
+    cells = config.grid.height * config.grid.width if config.env == GRID else 1
+    sizes = (cells, *agent.hidden_sizes, agent.num_features)
+    layers = max(a * b for a, b in itertools.pairwise(sizes))
+    unrolls = (training.unroll_length + 1) * max(training.batch_size, training.num_envs)
+    neighbours = training.num_envs * agent.gpi_samples * agent.num_features
+    products = {
+        f"height x width, hidden_sizes = {said(agent.hidden_sizes)}, num_features": layers,
+        f"head_size = {agent.head_size} and num_features": agent.head_size * agent.num_features,
+        f"num_features = {agent.num_features}": agent.num_features**2,  # of reward regression
+        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
+        f"num_skills = {agent.num_skills} and hidden_sizes": agent.num_skills * max(sizes[1:]),
+        f"unroll_length = {training.unroll_length} and num_envs or batch_size": unrolls,
+        f"num_envs = {training.num_envs}, gpi_samples and num_features": neighbours,
+    }
+    for names, product in products.items():
+        if product > _MOST_NUMBERS:
+            raise UserError(
+                f"{names} make {product:,} numbers to hold at once; at most {_MOST_NUMBERS:,} (a gigabyte) are "
+                "sensible, so give smaller ones."
+            )
 
 
 def _check_objective(agent: AgentConfig) -> None:
