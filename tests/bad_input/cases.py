@@ -1,4 +1,4 @@
-"""The table of bad input: a command line, the value that its sentence names, and the way out that it offers."""
+"""The table of bad input: a command line, the value that its sentence names, the way out it offers."""
 
 from __future__ import annotations
 
@@ -158,11 +158,11 @@ NUMBERS = [
     Case("gamma 1e30", f"{TRAIN} --gamma 1e30", "gamma = 1e+30", "between 0 and 1"),
     Case("rate 1e30", f"{TRAIN} --psi-learning-rate 1e30", "1e+30", "at most"),
     Case("-inf", f"{TRAIN} --bonus-scale=-inf", "bonus_scale = -inf", "finite"),
-    Case("a terabyte of weights", f"{TRAIN} --hidden-sizes 1000000 1000000", "1000000", "smaller"),
-    Case("a terabyte of features", f"{TRAIN} --num-features 1000000", "1000000", "smaller"),
-    Case("a terabyte of curiosity", f"{TRAIN} --curiosity-size 1000000", "1000000", "smaller"),
+    Case("a terabyte of weights", f"{TRAIN} --hidden-sizes 1000000 1000000", "1000000", "choose smaller"),
+    Case("a terabyte of features", f"{TRAIN} --num-features 1000000", "1000000", "choose smaller"),
+    Case("a terabyte of curiosity", f"{TRAIN} --curiosity-size 1000000", "1000000", "choose smaller"),
     Case("a terabyte of unrolls", f"{TRAIN} --num-envs 1000000 --unroll-length 1000000",
-         "1000000", "smaller"),
+         "1000000", "choose smaller"),
     Case("no device", f"{TRAIN} --device toaster", "'toaster'", "use cpu"),
     Case("device without numbers", f"{TRAIN} --device meta", "'meta'", "use cpu"),
     Case("device of nothing", f"{TRAIN} --device ''", "''", "use cpu"),
@@ -333,7 +333,7 @@ RUNS = [
                            ("finetune", " --task goal"), ("task list", ""))
         for what, line, offers in (
             ("nowhere", f"{verb} nowhere{rest}", "visr pretrain"),
-            ("no\\nsuch", f"{verb} 'no\\nsuch'{rest}", "visr pretrain"),
+            ("no such", f"{verb} 'no\nsuch'{rest}", "visr pretrain"),
         )
     ),
     Case("play nothing", "play", "RUN", "visr play --help"),
@@ -369,7 +369,7 @@ RUNS = [
          asking_for("agent", num_features=10**9)),
     Case("a billion units", "evaluate run", "(1000000000,)", "from 1 to",
          asking_for("agent", hidden_sizes=[10**9])),
-    Case("a million by a million units", "evaluate run", "1000000", "smaller",
+    Case("a million by a million units", "evaluate run", "1000000", "choose smaller",
          asking_for("agent", hidden_sizes=[10**6, 10**6])),
     Case("a billion worlds", "pretrain --resume run", "num_envs = 1000000000", "at most",
          asking_for("training", num_envs=10**9)),
@@ -430,7 +430,7 @@ REWARDS = [
          dataset(observations=np.zeros((5, 2)), rewards=np.arange(5.0))),
     Case("dataset of no states", f"{ASK} data.npz", "data.npz", "from 0 to 99",
          dataset(observations=np.arange(5) + 999, rewards=np.arange(5.0))),
-    Case("dataset of nan", f"{ASK} data.npz", "NaN", "finite",
+    Case("dataset of nan", f"{ASK} data.npz", "NaN", "mend the reward",
          dataset(observations=np.arange(5), rewards=np.full(5, np.nan))),
     Case("empty dataset", f"{ASK} data.npz", "no steps", "at least one",
          dataset(observations=np.arange(0), rewards=np.zeros(0))),
@@ -442,7 +442,7 @@ REWARDS = [
     Case("expression of nothing but power", f"{ASK} 9**9**9", "9**9**9", "at most"),
     Case("boxes of 400 digits", f"{ASK} boxes:{'9' * 400}", "boxes:999", "boxes:SEED"),
     Case("goal of half a cell", f"{ASK} goal:1.5,2", "'goal:1.5,2'", "goal:ROW,COL"),
-    Case("the grid's own reward", f"{ASK} env", "visr/Grid-v0", "reward"),
+    Case("the grid's own reward", f"{ASK} env", "visr/Grid-v0", "goal:2,3"),
     Case("steps for cells", f"{ASK} row --steps 5", "--steps", "leave it out"),
     Case("seed for cells", f"{ASK} row --seed 5", "--seed", "leave it out"),
     Case("trials for cells", f"{ASK} row --trials 3", "--trials", "leave it out"),

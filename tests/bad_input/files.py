@@ -1,4 +1,4 @@
-"""What may be wrong with files: functions that damage or make one in the directory given, before a command runs."""
+"""What may be wrong with files: functions that damage or make one before a command runs."""
 
 from __future__ import annotations
 

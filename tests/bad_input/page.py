@@ -20,10 +20,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "bad_input.md"
 COMMAND = "python -m tests.bad_input.page"
 _HEAD = """# Bad input
 
-Every one of these command lines exits with code 2, prints nothing on stdout and the one sentence shown on stderr, and
-leaves the disk as it was. `run` is a finished run; where a case needs a damaged file, `tests/bad_input/files.py` makes
-it. `tests/bad_input/test_table.py` runs them all and fails if this page says anything else; `{command}`
-writes it.
+Every one of these command lines exits with code 2, prints nothing on stdout and the one sentence shown on
+stderr, and leaves the disk as it was. `run` is a finished run; where a case needs a damaged file,
+`tests/bad_input/files.py` makes it. `tests/bad_input/test_table.py` runs them all and fails if this page
+says anything else; `{command}` writes it.
 
 {count} cases are shown.
 """
@@ -43,7 +43,7 @@ def ask(case: Case, trained: Path) -> Answer:
     """Run the case here, in the working directory, which is empty."""
     here = Path.cwd()
     words = shlex.split(case.line)
-    if "run" in words:
+    if any(word == "run" or word.startswith("run/") for word in words):
         shutil.copytree(trained, here / "run")
     if case.given is not None:
         case.given(here)

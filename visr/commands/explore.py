@@ -67,7 +67,9 @@ def _check(chosen: Options) -> None:
         return
     options.refuse(chosen, ("host", "port", "open"), "belongs to serving, not to --export")
     if Path(chosen.export).suffix.lower() not in (".html", ".htm"):
-        raise UserError(f"{chosen.export!r} is no name of an HTML file; give one such as atlas.html.")
+        raise UserError(
+            f"{chosen.export!r} is no name of an HTML file; give one such as atlas.html."
+        )
     if not 2 <= chosen.skills <= 48:
         raise UserError(f"skills = {chosen.skills} must lie between 2 and 48.")
     if not 0 <= chosen.seed < 2**31:

@@ -32,7 +32,9 @@ def run(args: list[str]) -> int:
     """Write the report and say where it is."""
     chosen = options.parse(Options, args, "report")
     if not chosen.run:  # such as an unset variable's: the working directory was hardly meant
-        raise UserError("The directory's name is empty; name a run, or . for the directory you are in.")
+        raise UserError(
+            "The directory's name is empty; name a run, or . for the directory you are in."
+        )
     from visr import report
 
     summary = report.write(Path(chosen.run), Path(chosen.out) if chosen.out else None)

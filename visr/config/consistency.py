@@ -9,6 +9,7 @@ from visr.config.sections import GRID, AgentConfig, ClusterConfig, RunConfig, Tr
 from visr.errors import UserError, said
 
 _MOST_NUMBERS = 2**28
+_MOST_CELLS = 1_000_000
 
 
 def check(config: RunConfig) -> None:
@@ -41,26 +42,35 @@ def check(config: RunConfig) -> None:
 
 def _check_sizes(config: RunConfig) -> None:
     """Products of sizes, before anybody allocates them: a configuration may come from a stranger."""
-    agent, training = config.agent, config.training
-    cells = config.grid.height * config.grid.width if config.env == GRID else 1
-    sizes = (cells, *agent.hidden_sizes, agent.num_features)
-    layers = max(a * b for a, b in itertools.pairwise(sizes))
-    unrolls = (training.unroll_length + 1) * max(training.batch_size, training.num_envs)
-    neighbours = training.num_envs * agent.gpi_samples * agent.num_features
+    agent, training, grid = config.agent, config.training, config.grid
+    cells = grid.height * grid.width if config.env == GRID else 1
+    if cells > _MOST_CELLS:
+        raise UserError(
+            f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
+            f"{_MOST_CELLS:,}."
+        )
+    layers = (cells, *agent.hidden_sizes, agent.num_features)
+    d, hidden, envs = agent.num_features, said(agent.hidden_sizes), training.num_envs
+    unrolls = f"unroll_length = {training.unroll_length} with num_envs = {envs}"
     products = {
-        f"height x width, hidden_sizes = {said(agent.hidden_sizes)}, num_features": layers,
-        f"head_size = {agent.head_size} and num_features": agent.head_size * agent.num_features,
-        f"num_features = {agent.num_features}": agent.num_features**2,  # of reward regression
+        f"hidden_sizes = {hidden} between {cells:,} states and {d:,} features": max(
+            a * b for a, b in itertools.pairwise(layers)
+        ),
+        f"num_features = {d}": d * d,  # reward regression
+        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
         f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
-        f"num_skills = {agent.num_skills} and hidden_sizes": agent.num_skills * max(sizes[1:]),
-        f"unroll_length = {training.unroll_length} and num_envs or batch_size": unrolls,
-        f"num_envs = {training.num_envs}, gpi_samples and num_features": neighbours,
+        f"num_skills = {agent.num_skills}": agent.num_skills * max(agent.hidden_sizes),
+        f"{unrolls} and batch_size = {training.batch_size}": (training.unroll_length + 1)
+        * max(training.batch_size, envs),
+        f"gpi_samples = {agent.gpi_samples} with num_envs = {envs} and {d:,} features": (
+            agent.gpi_samples * envs * d
+        ),
     }
-    for names, product in products.items():
+    for what, product in products.items():
         if product > _MOST_NUMBERS:
             raise UserError(
-                f"{names} make {product:,} numbers to hold at once; at most {_MOST_NUMBERS:,} (a gigabyte) are "
-                "sensible, so give smaller ones."
+                f"{what} would take {product:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) are "
+                "sensible, so choose smaller."
             )
 
 

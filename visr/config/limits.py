@@ -121,14 +121,16 @@ def _check_number(name: str, value: Any, hint: type) -> None:
     if not is_number or not abs(value) < math.inf:
         kind = "a whole number" if hint is int else "a finite number"
         raise UserError(f"{name} = {said(value)} must be {kind}.")
+    if name in _FRACTIONS and not 0 <= value <= 1:
+        raise UserError(f"{name} = {said(value)} must lie between 0 and 1.")
     largest = _LARGEST_SIZE if name in _SIZES else _LARGEST
     if value > largest:
         raise UserError(f"{name} = {said(value)} is too large; it must be at most {largest:,}.")
     if name in _AT_LEAST and value < _AT_LEAST[name]:
-        raise UserError(f"{name} = {said(value)} is too small; it must be at least {_AT_LEAST[name]:g}.")
+        raise UserError(
+            f"{name} = {said(value)} is too small; it must be at least {_AT_LEAST[name]:g}."
+        )
     if name in _POSITIVE and value <= 0:
         raise UserError(f"{name} = {said(value)} must be greater than 0.")
-    if name in _FRACTIONS and not 0 <= value <= 1:
-        raise UserError(f"{name} = {said(value)} must lie between 0 and 1.")
     if name == "gamma" and value == 1:
         raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")

@@ -51,7 +51,7 @@ def from_dataset(path: Path, agent: Visr) -> Rewards:
     if reward.ndim != 1 or seen.shape != (len(reward), *(space.shape or ())):
         raise UserError(
             f"{path} has observations of shape {seen.shape} and rewards of shape {reward.shape}; this run "
-            f"needs [N, {', '.join(map(str, space.shape or ()))}] and [N]."
+            f"needs [{', '.join(['N', *map(str, space.shape or ())])}] and [N]."
         )
     if seen.dtype.kind not in "iufb" or reward.dtype.kind not in "iufb":
         raise UserError(f"{path} holds something other than numbers; it needs arrays of numbers.")

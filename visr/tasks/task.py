@@ -65,6 +65,8 @@ class Task:
     def load(cls, path: str | Path) -> Task:
         """Read task.json, trusting nothing in it."""
         content = read_json(Path(path))
+        if not isinstance(content, dict):
+            raise UserError(f"{path} is not a task (it holds no object); `visr infer` makes one.")
         try:
             if content["format"] != FORMAT:
                 raise UserError(
@@ -102,7 +104,8 @@ class Task:
 def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chosen by hand") -> Task:
     """A task that no reward told of: a direction of one's own, at unit length."""
     wanted = np.asarray(w, dtype=np.float64)
-    length = float(np.linalg.norm(wanted))
+    with np.errstate(over="ignore"):
+        length = float(np.linalg.norm(wanted))
     if wanted.ndim != 1 or not 1e-9 < length < math.inf:
         raise UserError(
             f"The direction {name!r} has no length; give numbers that are not all zero."
