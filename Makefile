@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test browser lint format bench model soak torture clean
+.PHONY: help setup demo test browser lint format bench model soak torture fuzz audit clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -73,6 +73,13 @@ torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), play 10,000 episod
 	$(BIN)/python -m tests.torture.episodes
 	$(BIN)/python -m tests.torture.soak --minutes $(MINUTES)
 	$(BIN)/python -m tests.torture.soak --minutes $(MINUTES) --env ALE/Breakout-v5 --preset atari-small
+
+fuzz: $(STAMP) ## feed 120,000 odd inputs to every parser and to the explorer's websocket (a few minutes)
+	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),120000) --seed $(or $(SEED),0)
+
+audit: $(STAMP) ## compare the pinned versions with published vulnerabilities (needs the network)
+	@$(BIN)/python -m pip install --quiet --quiet pip-audit
+	$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict --progress-spinner off
 
 clean: ## remove .venv, caches and builds; runs/ stays
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist

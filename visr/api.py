@@ -19,12 +19,11 @@ from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
 from visr.envs.world import GridWorld
-from visr.errors import UserError
+from visr.errors import UserError, said
 from visr.policy import Policy
 from visr.run_dir import RunDir, slug
 from visr.tasks import (
     exact,
-    expression,
     families,
     infer,
     methods,
@@ -61,6 +60,7 @@ def pretrain(
 
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
+    configuration.check_env(env)
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
@@ -154,6 +154,10 @@ class Run:
             compared = self.compare(reward, **fields)  # pyright: ignore
             return self.task_of(compared, method, _name_of(reward))
         world = self.world
+        if method != "best":
+            raise UserError(
+                f"method = {said(method)} is for rewards of steps; for cells give centred, ridge or whitened."
+            )
         if isinstance(reward, str):
             wanted = rewards.parse(reward, world)
         else:
@@ -186,6 +190,7 @@ class Run:
         config, _ = self.config, self.visr
         clip = config.inference.clip_rewards if clip_rewards is None else clip_rewards
         if isinstance(reward, str) and reward == ENV_REWARD:
+            self.require_rewards()
             return methods.compare(sources.from_environment(self.meet_rewards(**counts), clip))
         if counts or clip_rewards is not None:
             raise UserError(
@@ -218,7 +223,7 @@ class Run:
             return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
         w = np.asarray(which)
         if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
-            raise UserError(f"A direction of this run is {d} finite numbers, not {_short(which)}.")
+            raise UserError(f"A direction of this run is {d} finite numbers, not {said(which)}.")
         return direction(w, name or "direction", self.config.env)
 
     def recording(self) -> recording.Recording:
@@ -245,6 +250,7 @@ class Run:
     ) -> protocol.Rewarded:
         """See the environment's rewards: a uniform task per episode, or after the first of several rounds
         a draw from the posterior over w."""
+        configuration.check_value("seed", seed, int)
         return protocol.meet_rewards(
             self.agent,
             self.config,
@@ -264,6 +270,9 @@ class Run:
         seed: int = 1,
     ) -> protocol.Scores:
         """Raw scores of whole episodes that pursue the task, in any environment."""
+        configuration.check_value("seed", seed, int)
+        if epsilon is not None:
+            configuration.check_value("epsilon", epsilon, float)
         choice = protocol.always(self._checked(task))
         return protocol.try_task(
             self.agent,
@@ -296,11 +305,11 @@ class Run:
 
         >>> better = run.finetune(task, num_steps=100_000)
         """
-        chosen = configuration.finetune_settings(settings)
+        chosen, task = configuration.finetune_settings(settings), self._checked(task)
         stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
         path = self.directory.finetuned_run(stem) if out is None else Path(out)
         saved = [Task.load(file) for file in self.directory.task_files()]
-        arguments = (path, self.config, self.visr, self._checked(task), saved, chosen)
+        arguments = (path, self.config, self.visr, task, saved, chosen)
         return Run(finetuning.start(*arguments, observe))
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
@@ -309,6 +318,7 @@ class Run:
 
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
+        configuration.check_value("epsilon", epsilon, float)
         gpi = self.config.agent.gpi if gpi is None else gpi
         return Policy(self.agent, self._checked(task), self._dialect, gpi, epsilon)
 
@@ -342,6 +352,8 @@ class Run:
                 f"w has shape {task.shape} and this run has {d} features; give {d} numbers, "
                 "or as many for each observation."
             )
+        if not np.isfinite(task).all():
+            raise UserError(f"w = {said(task.tolist())} must be finite numbers.")
         with torch.inference_mode():
             w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
             return self.visr.psi(states, w_tensor).cpu().numpy()
@@ -356,12 +368,26 @@ class Run:
         batch, is_single = policy.observations(self.agent, self._dialect, observations)
         return (batch[0] if is_single else batch).to(self.agent.device)
 
+    def require_rewards(self) -> None:
+        """Refuse where the environment has no rewards of its own to meet."""
+        if self.world is not None:
+            raise UserError(
+                f"{GRID} has no rewards of its own to meet; describe one, such as goal:2,3 or boxes:7."
+            )
+
     def _require_world(self) -> GridWorld:
         if self.world is None:
             raise UserError(f"{self.config.env} has no exact model; only {GRID} can do this.")
         return self.world
 
     def _checked(self, task: Task) -> Task:
+        if not isinstance(task, Task):
+            raise UserError(f"{said(task)} is no task; `infer` and `skill` make one.")
+        if task.env != self.config.env:
+            raise UserError(
+                f"The task `{task.name}` was made in {task.env} and this run lives in {self.config.env}; "
+                "infer it with this run."
+            )
         if len(task.w) != (size := self.config.agent.task_size):
             raise UserError(
                 f"The task `{task.name}` has {len(task.w)} features and this run has "
@@ -381,11 +407,6 @@ def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) ->
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()
     return model.num_steps
-
-
-def _short(value: Any) -> str:
-    """At most 60 characters of a value, for a sentence about it."""
-    return expression.short(" ".join(str(value).split()))
 
 
 def is_general(reward: Any) -> bool:

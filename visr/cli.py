@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from visr.errors import UserError
+from visr.errors import UserError, one_line
 
 VERBS = {
     "pretrain": "learn without rewards in an environment",
@@ -48,6 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = error.strerror or str(error)
         where = "the output" if error.filename is None else error.filename
         return _refuse(f"The system refuses {where}: {reason}; choose another place.")
+    except (MemoryError, RuntimeError) as error:
+        if not _is_lack_of_memory(error):
+            raise
+        return _refuse("There is not enough memory for this here; ask for smaller sizes or counts.")
+
+
+def _is_lack_of_memory(error: Exception) -> bool:
+    """Torch says it with a RuntimeError."""
+    return isinstance(error, MemoryError) or "allocate memory" in str(error)
 
 
 def _occupy_closed_streams() -> None:
@@ -119,7 +128,7 @@ def _help() -> str:
 
 def _sentence(text: str) -> str:
     """One line with a full stop; its first letter stays, for it may begin a path or a field's name."""
-    line = " ".join(text.split())
+    line = one_line(text)
     return line if line.endswith((".", "?", "!")) else f"{line}."
 
 

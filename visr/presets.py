@@ -6,7 +6,7 @@ import difflib
 
 from visr import config as configuration
 from visr.config import ATARI, GRID, MINATAR, RunConfig
-from visr.errors import UserError
+from visr.errors import UserError, said
 
 # What the paper says of its grid world (d, steps, networks), the authors' notebook where it is silent
 # (discount, trajectories that begin anew, no target network), and ours for the rest: docs/deviations.md.
@@ -148,10 +148,10 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
 
 def get(name: str) -> RunConfig:
     """The configuration of that name."""
-    if name not in PRESETS:
-        near = difflib.get_close_matches(name, PRESETS, n=1)
+    if not isinstance(name, str) or name not in PRESETS:
+        near = difflib.get_close_matches(str(name), PRESETS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PRESETS)}."
-        raise UserError(f"There is no preset {name!r}; {hint}")
+        raise UserError(f"There is no preset {said(name)}; {hint}")
     return configuration.replace(RunConfig(), **PRESETS[name][1])
 
 

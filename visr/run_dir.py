@@ -42,6 +42,7 @@ FORMAT = 1
 _LARGEST_JSON = 64 * 1024 * 1024
 _LONGEST_WRITE = 600.0
 """Seconds that another process may need for one and the same file."""
+_LARGEST_CSV = 1024 * 1024 * 1024
 
 
 class RunDir:
@@ -257,7 +258,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = error.strerror or str(error).partition("\n")[0]
         raise UserError(
             f"Cannot write {path}: {reason}; free some space or choose another place."
         ) from error
@@ -387,5 +388,7 @@ def whole_lines(path: Path) -> list[str]:
     with reading(path):
         if not path.exists():
             return []
+        if path.stat().st_size > _LARGEST_CSV:
+            raise UserError(f"{path} is larger than {_LARGEST_CSV:,} bytes; it is not one of ours.")
         lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
     return [line for line in lines if line.endswith("\n")]

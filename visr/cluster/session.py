@@ -61,12 +61,17 @@ def start(num_cpus: int, store_bytes: int = _SMALLEST_STORE) -> None:
     _init(address="local", include_dashboard=False, **options)
 
 
-def join(address: str) -> None:
-    """An existing cluster, or a sentence that says why not."""
-    if address != "auto" and not re.fullmatch(r"(ray://)?[^/:]+:\d{1,5}", address):
+def check(address: str) -> None:
+    """Whether these words can name a place at all; nobody is asked."""
+    if address not in ("local", "auto") and not re.fullmatch(r"(ray://)?[^/:]+:\d{1,5}", address):
         raise UserError(
             f"--cluster {address} is no place; it can be local, auto, ray://host:10001 or host:port."
         )
+
+
+def join(address: str) -> None:
+    """An existing cluster, or a sentence that says why not."""
+    check(address)
     try:
         if address != "auto":  # Ray would knock for minutes
             host, port = address.removeprefix("ray://").split(":")

@@ -34,8 +34,10 @@ def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Sco
     )
     if chosen.clip_rewards is not None:
         given["clip_rewards"] = chosen.clip_rewards
-    if chosen.reward == "env" and not chosen.json:
-        output.say("meeting the environment's rewards ...")
+    if chosen.reward == "env":
+        loaded.require_rewards()
+        if not chosen.json:
+            output.say("meeting the environment's rewards ...")
     compared = loaded.compare(chosen.reward, **given)
     task = loaded.task_of(compared, chosen.method, chosen.reward)
     return task, compared, _played(loaded, chosen, compared) if chosen.evaluate else {}

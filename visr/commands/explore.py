@@ -66,8 +66,10 @@ def _check(chosen: Options) -> None:
         options.refuse(chosen, ("skills", "seed"), "belongs to --export")
         return
     options.refuse(chosen, ("host", "port", "open"), "belongs to serving, not to --export")
-    if not chosen.export.lower().endswith((".html", ".htm")):
-        raise UserError(f"{chosen.export} does not end in .html; the atlas is an HTML file.")
+    if Path(chosen.export).suffix.lower() not in (".html", ".htm"):
+        raise UserError(
+            f"{chosen.export!r} is no name of an HTML file; give one such as atlas.html."
+        )
     if not 2 <= chosen.skills <= 48:
         raise UserError(f"skills = {chosen.skills} must lie between 2 and 48.")
     if not 0 <= chosen.seed < 2**31:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
@@ -34,8 +35,8 @@ class Options:
 def run(args: list[str]) -> int:
     """Export and say how to call it."""
     chosen = options.parse(Options, args, "export")
-    if not chosen.out.lower().endswith(".onnx"):
-        raise UserError(f"{chosen.out} does not end in .onnx; policies are exported as ONNX files.")
+    if Path(chosen.out).suffix.lower() != ".onnx":
+        raise UserError(f"{chosen.out!r} is no name of an ONNX file; give one such as policy.onnx.")
     if not 0 <= chosen.seed < 2**31:
         raise UserError(f"seed = {chosen.seed} must lie between 0 and {2**31 - 1}.")
     from visr import api

@@ -68,6 +68,11 @@ def run(args: list[str]) -> int:
     if loaded.world is None or api.is_general(chosen.reward):
         return _by_comparison(loaded, chosen)
     options.refuse(
+        chosen,
+        ("method",),
+        "is for rewards of steps; for one of cells there are --centred, --ridge and --whitened",
+    )
+    options.refuse(
         chosen, _GENERAL, "belongs to --reward env and other rewards of steps, not of cells"
     )
     fields = {"centred": chosen.centred, "ridge": chosen.ridge, "whitened": chosen.whitened}

@@ -44,7 +44,8 @@ def refuse(chosen: object, names: tuple[str, ...], reason: str) -> None:
 def _first_words(page: str, verb: str) -> str:
     """What tyro complains of and what it would suggest, out of its framed page."""
     complaint, *others = _paragraphs(page) or ["the options could not be read"]
-    complaint = complaint.partition(" Got errors:")[0]  # what follows speaks of Python's types
+    for python in (" Got errors:", "; use sys."):  # what follows speaks of Python
+        complaint = complaint.partition(python)[0]
     hints = [text for text in others if text.startswith("Perhaps you")]
     meant = [option for text in hints for option in re.findall(r"--[\w-]+", text)]
     given = re.findall(r"--[\w-]+", complaint)

@@ -81,8 +81,8 @@ def _check(chosen: Options) -> None:
         raise UserError(f"seed = {chosen.seed} must lie between 0 and {2**31 - 1}.")
     if chosen.epsilon is not None and not 0 <= chosen.epsilon <= 1:
         raise UserError(f"epsilon = {chosen.epsilon} must lie between 0 and 1.")
-    if chosen.video is not None and not chosen.video.lower().endswith(".mp4"):
-        raise UserError(f"{chosen.video} does not end in .mp4; films are MP4 files.")
+    if chosen.video is not None and Path(chosen.video).suffix.lower() != ".mp4":
+        raise UserError(f"{chosen.video!r} is no name of an MP4 file; give one such as film.mp4.")
 
 
 def _wanted(loaded: Run, task: str) -> tuple[np.ndarray, str]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import tyro
 
 from visr.commands import options, output
+from visr.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Options:
 def run(args: list[str]) -> int:
     """Write the report and say where it is."""
     chosen = options.parse(Options, args, "report")
+    if not chosen.run:  # such as an unset variable's: the working directory was hardly meant
+        raise UserError(
+            "The directory's name is empty; name a run, or . for the directory you are in."
+        )
     from visr import report
 
     summary = report.write(Path(chosen.run), Path(chosen.out) if chosen.out else None)

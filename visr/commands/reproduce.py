@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Annotated, Literal
 
 import tyro
@@ -67,6 +67,8 @@ def run(args: list[str]) -> int:
     if chosen.dry_run:
         _show_plan(wanted, out, chosen)
         return 0
+    if chosen.cluster is not None:
+        _ray().check(chosen.cluster)
     with locked(out) as lock, _stops_like_ctrl_c():
         ledger = Ledger(out)
         ledger.adopt(wanted)
@@ -85,12 +87,16 @@ def run(args: list[str]) -> int:
     return _show_result(wanted, ledger, chosen)
 
 
+def _ray() -> ModuleType:
+    with needing("ray", "cluster"):
+        from visr.reproduce import elsewhere
+    return elsewhere
+
+
 def _elsewhere(
     wanted: plan.Plan, ledger: Ledger, where: str, num_jobs: int, observe: Observer
 ) -> None:
-    with needing("ray", "cluster"):
-        from visr.reproduce import elsewhere
-    elsewhere.run(wanted, ledger, where, num_jobs, lambda row: observe([], row))
+    _ray().run(wanted, ledger, where, num_jobs, lambda row: observe([], row))
 
 
 def _plan(chosen: Options) -> plan.Plan:

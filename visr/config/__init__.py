@@ -1,6 +1,8 @@
 """Every choice a run can make: what there is, what it may be, and configurations as values."""
 
 from visr.config.consistency import largest_group
+from visr.config.limits import check as check_value
+from visr.config.limits import check_env
 from visr.config.sections import (
     ATARI,
     BASELINES,
@@ -48,6 +50,8 @@ __all__ = [
     "MinAtarConfig",
     "RunConfig",
     "TrainingConfig",
+    "check_env",
+    "check_value",
     "field_names",
     "finetune_settings",
     "from_dict",

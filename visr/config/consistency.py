@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
-from visr.config.sections import AgentConfig, ClusterConfig, RunConfig, TrainingConfig
-from visr.errors import UserError
+from visr.config.sections import GRID, AgentConfig, ClusterConfig, RunConfig, TrainingConfig
+from visr.errors import UserError, said
+
+_MOST_NUMBERS = 2**28
+_MOST_CELLS = 1_000_000
 
 
 def check(config: RunConfig) -> None:
@@ -22,6 +26,7 @@ def check(config: RunConfig) -> None:
             "of the whole batch; use --micro-batch 0."
         )
     _check_objective(config.agent)
+    _check_sizes(config)
     if training.num_rewarded_envs >= training.num_envs:
         raise UserError(
             f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
@@ -33,6 +38,40 @@ def check(config: RunConfig) -> None:
             f"{left}; every group needs an environment, so give at most that many groups."
         )
     _check_cluster(config.cluster, training)
+
+
+def _check_sizes(config: RunConfig) -> None:
+    """Products of sizes, before anybody allocates them: a configuration may come from a stranger."""
+    agent, training, grid = config.agent, config.training, config.grid
+    cells = grid.height * grid.width if config.env == GRID else 1
+    if cells > _MOST_CELLS:
+        raise UserError(
+            f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
+            f"{_MOST_CELLS:,}."
+        )
+    layers = (cells, *agent.hidden_sizes, agent.num_features)
+    d, hidden, envs = agent.num_features, said(agent.hidden_sizes), training.num_envs
+    unrolls = f"unroll_length = {training.unroll_length} with num_envs = {envs}"
+    products = {
+        f"hidden_sizes = {hidden} between {cells:,} states and {d:,} features": max(
+            a * b for a, b in itertools.pairwise(layers)
+        ),
+        f"num_features = {d}": d * d,  # reward regression
+        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
+        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
+        f"num_skills = {agent.num_skills}": agent.num_skills * max(agent.hidden_sizes),
+        f"{unrolls} and batch_size = {training.batch_size}": (training.unroll_length + 1)
+        * max(training.batch_size, envs),
+        f"gpi_samples = {agent.gpi_samples} with num_envs = {envs} and {d:,} features": (
+            agent.gpi_samples * envs * d
+        ),
+    }
+    for what, product in products.items():
+        if product > _MOST_NUMBERS:
+            raise UserError(
+                f"{what} would take {product:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) are "
+                "sensible, so choose smaller."
+            )
 
 
 def _check_objective(agent: AgentConfig) -> None:

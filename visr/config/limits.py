@@ -7,7 +7,7 @@ import re
 import typing
 from typing import Any, Literal
 
-from visr.errors import UserError
+from visr.errors import UserError, said
 
 _AT_LEAST: dict[str, float] = {
     "height": 1,
@@ -88,7 +88,7 @@ def check_env(env: Any) -> None:
     """An id, perhaps behind the module that registers it; nothing is imported here."""
     if not isinstance(env, str) or not _ENV.fullmatch(env):
         raise UserError(
-            f"env = {env!r} must be an environment's id, or module:id for one of your own; "
+            f"env = {said(env)} must be an environment's id, or module:id for one of your own; "
             "`visr list envs` names some."
         )
 
@@ -99,19 +99,19 @@ def check(name: str, value: Any, hint: Any) -> None:
         choices = typing.get_args(hint)
         if value not in choices:
             listed = ", ".join(map(str, choices))
-            raise UserError(f"{name} = {value!r} is not a choice; it can be one of {listed}.")
+            raise UserError(f"{name} = {said(value)} is not a choice; it can be one of {listed}.")
     elif typing.get_origin(hint) is tuple:
         is_sizes = isinstance(value, tuple) and len(value) > 0
         if not is_sizes or not all(type(v) is int and 1 <= v <= _LARGEST_SIZE for v in value):
             raise UserError(
-                f"{name} = {value!r} must be one or more whole numbers from 1 to {_LARGEST_SIZE:,}."
+                f"{name} = {said(value)} must be one or more whole numbers from 1 to {_LARGEST_SIZE:,}."
             )
     elif hint is str:
         if not isinstance(value, str):
-            raise UserError(f"{name} = {value!r} must be a word.")
+            raise UserError(f"{name} = {said(value)} must be a word.")
     elif hint is bool:
         if type(value) is not bool:
-            raise UserError(f"{name} = {value!r} must be true or false.")
+            raise UserError(f"{name} = {said(value)} must be true or false.")
     else:
         _check_number(name, value, hint)
 
@@ -120,15 +120,17 @@ def _check_number(name: str, value: Any, hint: type) -> None:
     is_number = type(value) is int or (hint is float and isinstance(value, float))
     if not is_number or not abs(value) < math.inf:
         kind = "a whole number" if hint is int else "a finite number"
-        raise UserError(f"{name} = {value!r} must be {kind}.")
+        raise UserError(f"{name} = {said(value)} must be {kind}.")
+    if name in _FRACTIONS and not 0 <= value <= 1:
+        raise UserError(f"{name} = {said(value)} must lie between 0 and 1.")
     largest = _LARGEST_SIZE if name in _SIZES else _LARGEST
     if value > largest:
-        raise UserError(f"{name} = {value} is too large; it must be at most {largest:,}.")
+        raise UserError(f"{name} = {said(value)} is too large; it must be at most {largest:,}.")
     if name in _AT_LEAST and value < _AT_LEAST[name]:
-        raise UserError(f"{name} = {value} is too small; it must be at least {_AT_LEAST[name]:g}.")
+        raise UserError(
+            f"{name} = {said(value)} is too small; it must be at least {_AT_LEAST[name]:g}."
+        )
     if name in _POSITIVE and value <= 0:
-        raise UserError(f"{name} = {value} must be greater than 0.")
-    if name in _FRACTIONS and not 0 <= value <= 1:
-        raise UserError(f"{name} = {value} must lie between 0 and 1.")
+        raise UserError(f"{name} = {said(value)} must be greater than 0.")
     if name == "gamma" and value == 1:
         raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")

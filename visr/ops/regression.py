@@ -28,6 +28,8 @@ class RewardSums:
     """
 
     def __init__(self, num_features: int) -> None:
+        if num_features < 1:
+            raise UserError(f"num_features = {num_features} must be at least 1.")
         self.moments = np.zeros((num_features + 2, num_features + 2))
         self.num_rewarded = 0
         """Steps with r != 0."""
@@ -95,6 +97,8 @@ def solve(
     and alike in size. It lies half-way between least squares, M^-1 sum phi r, which trusts directions
     that phi seldom takes as much as any, and the plain correlation sum phi r, which hardly sees them.
     """
+    if not 0 <= ridge < math.inf:
+        raise UserError(f"ridge = {ridge} must be a finite number of at least 0.")
     if sums.num_steps == 0:
         raise UserError("There are no steps to regress the reward on; add at least one.")
     num_steps, plain = sums.num_steps, sums.moments[:-1, :-1]

@@ -16,6 +16,8 @@ def n_step(
     discount_t is 0 where arriving at t+1 ended the episode (terminated). cut_t is true where the
     sequence breaks after that arrival (truncated): bootstrap there and do not look beyond.
     """
+    if n < 1:
+        raise ValueError(f"n = {n} is no number of steps; it must be at least 1.")
     features = (1,) * (cumulant.ndim - discount.ndim)
     if n == 1:
         return torch.addcmul(cumulant, discount.view(*discount.shape, *features), value[1:])

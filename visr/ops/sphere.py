@@ -46,19 +46,34 @@ def vmf_sample(
     mu [..., d], d >= 2 -> [..., num_samples, d]; kappa = 0 is uniform.
     Wood's (1994) rejection sampler; only rejected draws are drawn again.
     """
-    if not 0 <= kappa < math.inf:
-        raise ValueError(f"kappa = {kappa} is no concentration; it must be finite and at least 0.")
+    _require_concentration(kappa)
+    if mu.shape[-1] < 2:
+        raise ValueError(
+            f"d = {mu.shape[-1]} is too small; a sphere to draw from needs at least 2."
+        )
     # Components come first: sums over d then run along memory, which is much quicker.
     mus = mu.reshape(-1, mu.shape[-1]).T.contiguous()
     d, num_mus = mus.shape
     x, accepted = _vmf_propose(mus[:, None].expand(d, num_samples, num_mus), kappa, generator)
     x = x.view(d, num_samples * num_mus)
     missing = accepted.logical_not_().flatten().nonzero().squeeze(-1)
-    while len(missing):
+    for _ in range(_MOST_ROUNDS):
+        if not len(missing):
+            break
         again, accepted = _vmf_propose(mus[:, missing % num_mus], kappa, generator)
         x.index_copy_(1, missing, again)
         missing = missing[~accepted]
+    else:  # more than half are accepted each time, but of NaN nothing is
+        raise ValueError("mu must be finite unit vectors; no draw around these is accepted.")
     return x.view(d, num_samples, num_mus).permute(2, 1, 0).reshape(*mu.shape[:-1], num_samples, d)
+
+
+_MOST_ROUNDS = 1_000
+
+
+def _require_concentration(kappa: float) -> None:
+    if not 0 <= kappa < math.inf:
+        raise ValueError(f"kappa = {kappa} is no concentration; it must be finite and at least 0.")
 
 
 def _vmf_propose(mu: Tensor, kappa: float, generator: Generator | None) -> tuple[Tensor, Tensor]:
@@ -101,11 +116,13 @@ def vmf_log_normaliser(d: int, kappa: float) -> float:
 
 def _vmf_log_peak(d: int, kappa: float) -> float:
     """log C_d(kappa) + kappa: the log-density at x = mu."""
+    _require_concentration(kappa)
     return -d / 2 * math.log(2 * math.pi) - _log_bessel(d / 2 - 1, kappa)
 
 
 def vmf_mean_cosine(d: int, kappa: float) -> float:
     """A_d(kappa) = I_{d/2}(kappa) / I_{d/2-1}(kappa): the mean of mu . x."""
+    _require_concentration(kappa)
     return kappa * math.exp(_log_bessel(d / 2, kappa) - _log_bessel(d / 2 - 1, kappa))
 
 

@@ -26,6 +26,11 @@ def run(plan: Plan, ledger: Ledger, where: str, num_jobs: int, note: Callable[[R
             _run_all(ready, ledger, note)
 
 
+def check(where: str) -> None:
+    """Refuse what can be no cluster, before a plan's directory is touched."""
+    session.check(where)
+
+
 def _is_ready(job: Job, ledger: Ledger) -> bool:
     trained = ledger.rows.get(job.id.removesuffix(job.phase) + "train")
     can_begin = job.phase == "train" or (trained is not None and trained.state == "done")

@@ -168,9 +168,10 @@ def _game(name: str, suite: Suite) -> str:
     known = {_bare(id): id for id in _all_games(suite)}
     if (bare := _bare(name)) not in known:
         near = difflib.get_close_matches(bare, known, n=1)
-        hint = (
-            f"did you mean {known[near[0]]}?" if near else f"there are {', '.join(known.values())}."
-        )
+        hint = "`visr list envs` names them."
+        if near or len(known) <= 5:
+            listed = ", ".join(known.values())
+            hint = f"did you mean {known[near[0]]}?" if near else f"there are {listed}."
         raise UserError(f"The plan {suite} has no game {name!r}; {hint}")
     return known[bare]
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -49,7 +51,7 @@ def from_dataset(path: Path, agent: Visr) -> Rewards:
     if reward.ndim != 1 or seen.shape != (len(reward), *(space.shape or ())):
         raise UserError(
             f"{path} has observations of shape {seen.shape} and rewards of shape {reward.shape}; this run "
-            f"needs [N, {', '.join(map(str, space.shape or ()))}] and [N]."
+            f"needs [{', '.join(['N', *map(str, space.shape or ())])}] and [N]."
         )
     if seen.dtype.kind not in "iufb" or reward.dtype.kind not in "iufb":
         raise UserError(f"{path} holds something other than numbers; it needs arrays of numbers.")
@@ -78,6 +80,8 @@ def _read(path: Path) -> dict[str, NDArray]:
             arrays = {}
             for member in members:
                 with archive.open(member) as file:
+                    _refuse_promises(file, member.file_size)
+                with archive.open(member) as file:
                     arrays[member.filename.removesuffix(".npy")] = npy.read_array(
                         file, allow_pickle=False
                     )
@@ -88,9 +92,19 @@ def _read(path: Path) -> dict[str, NDArray]:
         ValueError,
         EOFError,
         RuntimeError,
+        NotImplementedError,
         MemoryError,
     ) as error:
         raise UserError(f"{path} is not an .npz file of plain arrays ({error}).") from None
+
+
+def _refuse_promises(file: IO[bytes], num_bytes: int) -> None:
+    """An array's header may claim more than follows it, and numpy would make room for all that."""
+    version = npy.read_magic(file)
+    read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, kind = read(file)
+    if math.prod(shape) * kind.itemsize > num_bytes:
+        raise ValueError(f"it promises an array of shape {shape} and holds {num_bytes:,} bytes")
 
 
 @torch.inference_mode()

@@ -65,6 +65,8 @@ class Task:
     def load(cls, path: str | Path) -> Task:
         """Read task.json, trusting nothing in it."""
         content = read_json(Path(path))
+        if not isinstance(content, dict):
+            raise UserError(f"{path} is not a task (it holds no object); `visr infer` makes one.")
         try:
             if content["format"] != FORMAT:
                 raise UserError(
@@ -81,20 +83,20 @@ class Task:
         length = float(np.linalg.norm(w))
         if not math.isclose(length, 1, rel_tol=1e-3):
             raise ValueError("w does not have length 1")
-        error = [math.inf if x is None else float(x) for x in content["standard_error"]]
+        error = [_or_infinity(x, "standard_error") for x in content["standard_error"]]
         if len(error) != len(w):
             raise ValueError("standard_error does not have one number for every one of w")
         condition, reward = content["condition_number"], content["reward"]
         return cls(
-            name=str(content["name"]),
-            env=str(content["env"]),
+            name=_text(content["name"], "name"),
+            env=_text(content["env"], "env"),
             w=w if math.isclose(length, 1, rel_tol=1e-12) else w / length,  # ours return bit by bit
-            method=str(content["method"]),
+            method=_text(content["method"], "method"),
             r_squared=_number(content["r_squared"], "r_squared"),
-            condition_number=math.inf if condition is None else float(condition),
+            condition_number=_or_infinity(condition, "condition_number"),
             standard_error=np.asarray(error, dtype=np.float64),
-            num_steps=int(content["num_steps"]),
-            num_rewarded=int(content["num_rewarded"]),
+            num_steps=_count(content["num_steps"], "num_steps"),
+            num_rewarded=_count(content["num_rewarded"], "num_rewarded"),
             reward=None if reward is None else _vector(reward, "reward"),
         )
 
@@ -102,7 +104,8 @@ class Task:
 def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chosen by hand") -> Task:
     """A task that no reward told of: a direction of one's own, at unit length."""
     wanted = np.asarray(w, dtype=np.float64)
-    length = float(np.linalg.norm(wanted))
+    with np.errstate(over="ignore"):
+        length = float(np.linalg.norm(wanted))
     if wanted.ndim != 1 or not 1e-9 < length < math.inf:
         raise UserError(
             f"The direction {name!r} has no length; give numbers that are not all zero."
@@ -121,6 +124,8 @@ def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chose
 
 
 def _vector(values: Any, name: str) -> NDArray[np.float64]:
+    if not isinstance(values, list) or any(isinstance(x, bool | str) for x in values):
+        raise ValueError(f"{name} is not a list of numbers")
     vector = np.asarray(values, dtype=np.float64)
     if vector.ndim != 1 or not len(vector) or not (np.abs(vector) <= _LARGEST).all():
         raise ValueError(f"{name} is not a list of finite numbers of at most {_LARGEST:.0e}")
@@ -128,10 +133,25 @@ def _vector(values: Any, name: str) -> NDArray[np.float64]:
 
 
 def _number(value: Any, name: str) -> float:
-    number = float(value)
-    if not math.isfinite(number):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{name} is not a finite number")
-    return number
+    return float(value)
+
+
+def _or_infinity(value: Any, name: str) -> float:
+    return math.inf if value is None else _number(value, name)
+
+
+def _count(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} is not a whole number of at least 0")
+    return value
+
+
+def _text(value: Any, name: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is not text")
+    return value
 
 
 def _finite_or_none(x: float) -> float | None:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from visr.config import TrainingConfig
-from visr.errors import UserError
+from visr.errors import UserError, said
 from visr.networks import images
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -23,10 +23,10 @@ def device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(name)
-        torch.empty(0, device=chosen)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        torch.zeros(1, device=chosen).item()  # `meta` makes tensors, but holds no numbers
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
         raise UserError(
-            f"device = {name!r} is not to be had here; use cpu, or auto for whatever there is."
+            f"device = {said(name)} is not to be had here; use cpu, or auto for whatever there is."
         ) from error
     return chosen
 

@@ -62,7 +62,7 @@ class Recorder:
         if not trouble:
             return
         if rows == 1:
-            log.warning("At step %s %s.", f"{num_steps:,}", trouble.evidence)
+            log.warning("visr: At step %s %s.", f"{num_steps:,}", trouble.evidence)
         if rows >= health.PATIENCE and config.training.on_trouble == "stop":
             raise UserError(
                 f"Stopped at step {num_steps:,}: {trouble.evidence}, in {rows} rows of "

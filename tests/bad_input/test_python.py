@@ -1,0 +1,197 @@
+"""The Python API against wrong types and values: a sentence, never a silent NaN or an internal error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import visr
+from visr import api
+from visr.errors import UserError
+from visr.ops import gpi, posterior, regression, returns, sphere
+
+NAN, INF = math.nan, math.inf
+GRID = "visr/Grid-v0"
+
+
+@pytest.fixture(scope="module")
+def run(trained: Path) -> api.Run:
+    return api.load(trained)
+
+
+@pytest.fixture(scope="module")
+def task(run: api.Run) -> visr.Task:
+    return run.skill(0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"env": 5}, {"env": None}, {"env": ["x"]}, {"env": ""}, {"env": "a b"}, {"preset": 5},
+        {"preset": ["x"]}, {"preset": "enormous"}, {"num_steps": NAN}, {"num_steps": 10**5000},
+        {"wormholes": 1}, {"device": 5}, {"device": "meta"}, {"hidden_sizes": "x" * 10**5},
+        {"cluster": "moon"}, {"num_envs": 10**9}, {"layout": None},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)  # fmt: skip
+def test_pretrain_refuses(fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as refused:
+        visr.pretrain(**({"env": GRID, "preset": "smoke"} | fields))
+    assert len(str(refused.value)) < 500
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["nowhere", "", "a\0b", "x" * 300, "pretrained:", "pretrained:x"])
+def test_load_and_resume_refuse(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    for open_it in (visr.load, visr.resume, visr.Task.load):
+        with pytest.raises((UserError, ValueError), match=r"\w"):
+            open_it(path)
+
+
+@pytest.mark.parametrize("path", [5, None, [], {}])
+def test_what_is_no_path_is_a_type_error(path: Any):
+    for open_it in (visr.load, visr.resume, visr.Task.load):
+        with pytest.raises(TypeError, match="PathLike"):
+            open_it(path)
+
+
+CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
+    "infer None": lambda run, _: run.infer(None),  # pyright: ignore
+    "infer a number": lambda run, _: run.infer(5),
+    "infer nothing": lambda run, _: run.infer([]),
+    "infer a dictionary": lambda run, _: run.infer({}),  # pyright: ignore
+    "infer bytes": lambda run, _: run.infer(b"row"),
+    "infer zeros": lambda run, _: run.infer(np.zeros((10, 10))),
+    "infer nan": lambda run, _: run.infer(np.full((10, 10), NAN)),
+    "infer objects": lambda run, _: run.infer(np.array([{}] * 100)),
+    "infer ragged": lambda run, _: run.infer([[1, 2], [3]]),
+    "infer by magic": lambda run, _: run.infer("row", method="magic"),
+    "infer with wormholes": lambda run, _: run.infer("row", wormholes=1),
+    "infer with ridge -1": lambda run, _: run.infer("row", ridge=-1),
+    "infer with ridge nan": lambda run, _: run.infer("row", ridge=NAN),
+    "infer with ridge x": lambda run, _: run.infer("row", ridge="x"),
+    "infer centred 1": lambda run, _: run.infer("row", centred=1),
+    "infer the grid's own": lambda run, _: run.infer("env"),
+    "compare a number": lambda run, _: run.compare(5),  # pyright: ignore
+    "skill -1": lambda run, _: run.skill(-1),
+    "skill 2^31": lambda run, _: run.skill(2**31),
+    "skill x": lambda run, _: run.skill("x"),
+    "skill None": lambda run, _: run.skill(None),  # pyright: ignore
+    "skill 1.5": lambda run, _: run.skill(1.5),
+    "skill of zeros": lambda run, _: run.skill([0] * 5),
+    "skill of nan": lambda run, _: run.skill([NAN] * 5),
+    "skill of 1e308": lambda run, _: run.skill([1e308] * 5),
+    "skill of three": lambda run, _: run.skill([1, 2, 3]),
+    "policy of words": lambda run, _: run.policy("goal"),  # pyright: ignore
+    "policy of None": lambda run, _: run.policy(None),  # pyright: ignore
+    "policy at epsilon 2": lambda run, task: run.policy(task, epsilon=2),
+    "policy at epsilon nan": lambda run, task: run.policy(task, epsilon=NAN),
+    "policy at epsilon x": lambda run, task: run.policy(task, epsilon="x"),  # pyright: ignore
+    "act on 1000": lambda run, task: run.policy(task)(1000),
+    "act on -1": lambda run, task: run.policy(task)(-1),
+    "act on 1.5": lambda run, task: run.policy(task)(1.5),
+    "act on nan": lambda run, task: run.policy(task)(NAN),
+    "act on words": lambda run, task: run.policy(task)("x"),
+    "act on None": lambda run, task: run.policy(task)(None),
+    "act on a matrix": lambda run, task: run.policy(task)([[0]]),
+    "predict words": lambda run, task: run.policy(task).predict("x"),
+    "evaluate words": lambda run, _: run.evaluate("goal"),  # pyright: ignore
+    "evaluate a skill": lambda run, task: run.evaluate(task),
+    "families at gamma 2": lambda run, _: run.evaluate_families(gamma=2),
+    "families at gamma nan": lambda run, _: run.evaluate_families(gamma=NAN),
+    "features of 1000": lambda run, _: run.features([1000]),
+    "features of nan": lambda run, _: run.features([NAN]),
+    "features of words": lambda run, _: run.features("x"),
+    "psi of nan": lambda run, _: run.successor_features([0], [NAN] * 5),
+    "psi of inf": lambda run, _: run.successor_features([0], [INF] * 5),
+    "psi of two": lambda run, _: run.successor_features([0], [1, 2]),
+    "psi of words": lambda run, _: run.successor_features([0], "x"),
+    "meet for no episodes": lambda run, _: run.meet_rewards(num_episodes=0),
+    "meet for no steps": lambda run, _: run.meet_rewards(num_steps=0),
+    "meet before time": lambda run, _: run.meet_rewards(seed=-1),
+    "meet in no rounds": lambda run, _: run.meet_rewards(rounds=0),
+    "try nothing": lambda run, task: run.try_task(task, num_episodes=0),
+    "try at nan": lambda run, task: run.try_task(task, epsilon=NAN),
+    "try before time": lambda run, task: run.try_task(task, seed=-1),
+    "try words": lambda run, _: run.try_task("goal"),  # pyright: ignore
+    "export words": lambda run, _: run.export("goal", "p.onnx"),  # pyright: ignore
+    "finetune words": lambda run, _: run.finetune("goal"),  # pyright: ignore
+    "finetune for no steps": lambda run, task: run.finetune(task, num_steps=0),
+    "finetune with wormholes": lambda run, task: run.finetune(task, wormholes=1),
+    "another's task": lambda run, task: run.policy(_elsewhere(task)),
+}
+
+
+def _elsewhere(task: visr.Task) -> visr.Task:
+    import dataclasses
+
+    return dataclasses.replace(task, env="Taxi-v4")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_run_refuses(name: str, run: api.Run, task: visr.Task):
+    with pytest.raises(UserError) as refused:
+        CALLS[name](run, task)
+    sentence = str(refused.value)
+    assert sentence.endswith((".", "?"))
+    assert len(sentence) < 500
+
+
+def seen() -> regression.RewardSums:
+    sums = regression.RewardSums(2)
+    sums.add([[1.0, 2.0], [3.0, 4.0]], [1.0, 2.0])
+    return sums
+
+
+EYE = torch.eye(3)
+MATHEMATICS: dict[str, Callable[[], Any]] = {
+    "draws around nan": lambda: sphere.vmf_sample(torch.full((3,), NAN), 5, 2),
+    "draws at nan": lambda: sphere.vmf_sample(EYE, NAN, 2),
+    "draws at inf": lambda: sphere.vmf_sample(EYE, INF, 2),
+    "draws at -1": lambda: sphere.vmf_sample(EYE, -1, 2),
+    "draws in one dimension": lambda: sphere.vmf_sample(torch.ones(1), 5, 2),
+    "a density at nan": lambda: sphere.vmf_log_prob(EYE, EYE, NAN),
+    "a density at -1": lambda: sphere.vmf_log_prob(EYE, EYE, -1),
+    "a normaliser at inf": lambda: sphere.vmf_log_normaliser(3, INF),
+    "a cosine at -5": lambda: sphere.vmf_mean_cosine(3, -5),
+    "a cosine at inf": lambda: sphere.vmf_mean_cosine(3, INF),
+    "a return of 0 steps": lambda: returns.n_step(EYE, EYE, torch.ones(4, 3), 0),
+    "a return of -1 steps": lambda: returns.n_step(EYE, EYE, torch.ones(4, 3), -1),
+    "sums of no features": lambda: regression.RewardSums(0),
+    "sums of -3 features": lambda: regression.RewardSums(-3),
+    "sums of nan": lambda: seen().add([[1, NAN]], [1]),
+    "sums of inf": lambda: seen().add([[1, 2]], [INF]),
+    "sums of words": lambda: seen().add([["a", "b"]], [1]),
+    "sums of other shapes": lambda: seen().add([[1, 2]], [1, 2]),
+    "sums of two kinds": lambda: seen() + regression.RewardSums(3),
+    "a fit to nothing": lambda: regression.solve(regression.RewardSums(2)),
+    "a fit with ridge -1": lambda: regression.solve(seen(), ridge=-1),
+    "a fit with ridge nan": lambda: regression.solve(seen(), ridge=NAN),
+}
+
+
+@pytest.mark.parametrize("name", MATHEMATICS)
+def test_the_mathematics_refuses_and_never_hangs_or_answers_nan(name: str):
+    with pytest.raises((UserError, ValueError), match=r"\w"):
+        MATHEMATICS[name]()
+
+
+def test_shapes_that_do_not_fit_are_torchs_own_error():
+    with pytest.raises(RuntimeError, match=r"shapes|size"):
+        gpi.values(torch.ones(2, 3), torch.ones(4))
+    with pytest.raises(RuntimeError, match="size"):
+        returns.n_step(EYE, EYE, torch.ones(3, 3), 1)
+
+
+def test_where_nothing_is_known_the_posterior_still_draws_unit_vectors():
+    nothing = posterior.posterior_of(regression.RewardSums(4))
+    w = nothing.draw(np.random.default_rng(0))
+    assert np.linalg.norm(w) == pytest.approx(1)

@@ -1,0 +1,138 @@
+"""Laws of the mathematics that hold for every input, looked for where they might break."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from visr.ops import gpi, posterior, regression, returns, sphere
+
+EVERYWHERE = settings(max_examples=60, deadline=None)
+seeds = some.integers(0, 2**31 - 1)
+kappas = some.floats(0, 1e8, allow_subnormal=False)
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@EVERYWHERE
+@given(seed=seeds, d=some.integers(1, 40), scale=some.floats(1e-6, 1e6))
+def test_what_is_normalised_has_length_one_whatever_its_scale(seed: int, d: int, scale: float):
+    x = torch.randn(7, d, generator=generator(seed)).double()
+    unit = sphere.normalise(x * scale)
+    torch.testing.assert_close(unit.norm(dim=-1), torch.ones(7).double(), rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(unit, sphere.normalise(x), rtol=1e-6, atol=1e-9)
+
+
+@EVERYWHERE
+@given(seed=seeds, d=some.integers(2, 60), kappa=kappas)
+def test_von_mises_fisher_draws_are_unit_vectors(seed: int, d: int, kappa: float):
+    mu = sphere.uniform(3, d=d, generator=generator(seed))
+    x = sphere.vmf_sample(mu, kappa, 5, generator(seed + 1))
+    assert x.shape == (3, 5, d)
+    torch.testing.assert_close(x.norm(dim=-1), torch.ones(3, 5), rtol=1e-3, atol=1e-3)
+
+
+@EVERYWHERE
+@given(d=some.integers(2, 200), kappa=kappas, more=some.floats(1.0, 10.0))
+def test_the_mean_cosine_lies_between_0_and_1_and_grows_with_kappa(
+    d: int, kappa: float, more: float
+):
+    cosine = sphere.vmf_mean_cosine(d, kappa)
+    assert 0 <= cosine <= 1 + 1e-9
+    assert sphere.vmf_mean_cosine(d, kappa * more) >= cosine - 1e-9
+
+
+@EVERYWHERE
+@given(seed=seeds, d=some.integers(2, 60), kappa=kappas)
+def test_no_direction_is_denser_than_mu(seed: int, d: int, kappa: float):
+    mu = sphere.uniform(d=d, generator=generator(seed)).double()
+    x = sphere.uniform(9, d=d, generator=generator(seed + 1)).double()
+    density = sphere.vmf_log_prob(x, mu, kappa)
+    assert torch.isfinite(density).all()
+    assert (density <= sphere.vmf_log_prob(mu, mu, kappa) + 1e-6 * (1 + kappa)).all()
+
+
+@EVERYWHERE
+@given(seed=seeds, n=some.integers(1, 12), steps=some.integers(1, 9), gamma=some.floats(0, 1))
+def test_returns_are_linear_in_cumulant_and_value(seed: int, n: int, steps: int, gamma: float):
+    random = generator(seed)
+    c, v = (
+        torch.randn(2, steps, 3, generator=random),
+        torch.randn(2, steps + 1, 3, generator=random),
+    )
+    discount = gamma * (torch.rand(steps, 3, generator=random) < 0.8)
+    both = returns.n_step(c[0] + 2 * c[1], discount, v[0] + 2 * v[1], n)
+    apart = [returns.n_step(c[i], discount, v[i], n) for i in (0, 1)]
+    torch.testing.assert_close(both, apart[0] + 2 * apart[1], rtol=1e-4, atol=1e-4)
+
+
+@EVERYWHERE
+@given(seed=seeds, n=some.integers(1, 12), gamma=some.floats(0, 0.99))
+def test_a_constant_world_returns_its_own_value(seed: int, n: int, gamma: float):
+    value = 1 / (1 - gamma)  # v = 1 + gamma v
+    g = returns.n_step(torch.ones(8, 2), torch.full((8, 2), gamma), torch.full((9, 2), value), n)
+    torch.testing.assert_close(g, torch.full((8, 2), value), rtol=1e-4, atol=1e-4)
+
+
+@EVERYWHERE
+@given(seed=seeds, policies=some.integers(1, 6), d=some.integers(1, 8))
+def test_gpi_is_as_good_as_its_best_policy_and_no_worse_for_one_more(
+    seed: int, policies: int, d: int
+):
+    random = generator(seed)
+    psi, w = (
+        torch.randn(policies + 1, 5, 4, d, generator=random),
+        torch.randn(5, d, generator=random),
+    )
+    fewer, more = gpi.values(psi[:-1], w), gpi.values(psi, w)
+    for policy in psi[:-1]:
+        assert (fewer >= torch.einsum("bad,bd->ba", policy, w) - 1e-4).all()
+    assert (more >= fewer - 1e-5).all()
+
+
+@EVERYWHERE
+@given(seed=seeds, d=some.integers(1, 8), scale=some.floats(1e-6, 1e6))
+def test_regression_recovers_a_planted_w_at_any_scale(seed: int, d: int, scale: float):
+    random = np.random.default_rng(seed)
+    phi, w = random.standard_normal((20 * d, d)), random.standard_normal(d) * scale
+    sums = regression.RewardSums(d)
+    sums.add(phi, phi @ w)
+    fit = regression.solve(sums)
+    np.testing.assert_allclose(fit.w, w, rtol=1e-6, atol=1e-7 * scale)
+    assert fit.r_squared == pytest.approx(1, abs=1e-6)
+
+
+@EVERYWHERE
+@given(seed=seeds, d=some.integers(1, 6), cut=some.integers(0, 30), ridge=some.floats(0, 1e3))
+def test_sums_of_two_halves_are_the_sums_of_all(seed: int, d: int, cut: int, ridge: float):
+    random = np.random.default_rng(seed)
+    phi, r = random.standard_normal((30, d)), random.standard_normal(30)
+    whole, first, second = (regression.RewardSums(d) for _ in range(3))
+    whole.add(phi, r)
+    first.add(phi[:cut], r[:cut])
+    second.add(phi[cut:], r[cut:])
+    a, b = (regression.solve(sums, ridge=ridge) for sums in (whole, first + second))
+    np.testing.assert_allclose(a.w, b.w, rtol=1e-6, atol=1e-9)
+    assert a.num_rewarded == b.num_rewarded
+
+
+@EVERYWHERE
+@given(seed=seeds, d=some.integers(1, 8), steps=some.integers(0, 40), centred=some.booleans())
+def test_draws_from_the_posterior_are_unit_vectors_whatever_was_seen(
+    seed: int, d: int, steps: int, centred: bool
+):
+    random = np.random.default_rng(seed)
+    sums = regression.RewardSums(d)
+    sums.add(random.standard_normal((steps, d)), random.integers(-1, 2, steps).astype(float))
+    known = posterior.posterior_of(sums, centred=centred)
+    assert np.isfinite(known.mean).all()
+    assert (known.deviation > 0).all()
+    w = known.draw(random)
+    assert math.isclose(float(np.linalg.norm(w)), 1, rel_tol=1e-5)
