@@ -64,7 +64,15 @@ def start(
 ) -> RunDir:
     """Pre-train from nothing into a new run directory, here or on a Ray cluster."""
     if config.agent.algorithm in BASELINES:
-        return _train_baseline(RunDir.create(path, config))
+        train = _baseline(config)
+        run = RunDir.create(path, config)
+        try:
+            train(run, observe)
+        except UserError:  # such as an environment that is none
+            if not run.checkpoints():
+                run.remove_stillborn()
+            raise
+        return run
     RunDir(path).refuse_taken()  # before a cluster is troubled
     with _loop(config, cluster) as loop:
         run = RunDir.create(path, config)
@@ -78,16 +86,30 @@ def start(
     return run
 
 
-def _train_baseline(run: RunDir) -> RunDir:
-    try:
+def _baseline(config: RunConfig) -> Callable[[RunDir, Observer | None], None]:
+    """What trains such an agent."""
+    if config.agent.algorithm == "rainbow":
+        return _train_rainbow
+    with needing("stable_baselines3", "baselines"):
         from visr.baselines import training
-    except ImportError as error:
-        raise UserError(
-            f"The agent {run.config().agent.algorithm} is Stable-Baselines3's: "
-            'pip install "visr[baselines]", then go on with --resume.'
-        ) from error
-    training.train(run, run.config())
-    return run
+    return lambda run, _: training.train(run, run.config())
+
+
+def _train_rainbow(run: RunDir, observe: Observer | None) -> None:
+    from visr.baselines.rainbow import training
+
+    config = run.config()
+
+    def watch(num_steps: int, recorder: Recorder) -> bool:
+        if observe:
+            known = config.training.num_steps, recorder.latest, recorder.latest_online
+            observe(Status(num_steps, *known))
+        return bool(stop)
+
+    with _stop_requests() as stop:
+        if not training.train(run, config, watch):
+            saved = [int(path.stem) for path in run.checkpoints()]
+            raise Stopped(stop[0], run, max(saved, default=0))
 
 
 @contextlib.contextmanager
@@ -138,7 +160,8 @@ def resume(
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
     if run.config().agent.algorithm in BASELINES:
-        return _train_baseline(run)
+        _baseline(run.config())(run, observe)
+        return run
     recorder = Recorder(run)
     with _loop(run.config(), cluster, num_processes) as loop:
         if not run.checkpoints() and not run.metrics.exists():  # killed before anything was learnt

@@ -26,7 +26,8 @@ class Options:
     """Train and evaluate every agent in every game, with several seeds; stop it anywhere, start it again.
 
     The ledger in the plan's directory remembers what is done. Agents: visr, visr-no-gpi, rf-visr,
-    rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS, pos-nsq, rf-curiosity, idf-curiosity, uniform.
+    rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS, pos-nsq, rf-curiosity, idf-curiosity, uniform,
+    dqn-STEPS, ppo-STEPS, rainbow-STEPS, der-STEPS (data-efficient Rainbow); STEPS is such as 100k or 10m.
     """
 
     suite: Annotated[
