@@ -27,7 +27,7 @@ _TINY = 1e-6
 class Rainbow:
     """Acts, remembers and learns; rewards are clipped to [-1, 1], and raw returns kept in `returns`.
 
-    A step that only resets is not counted. In Atari a lost life is an end to the learner, and the game goes on.
+    A step that only resets is not counted. In Atari a lost life is an end to the learner; the game goes on.
     """
 
     def __init__(self, config: RunConfig, settings: recipe.Recipe | None = None) -> None:

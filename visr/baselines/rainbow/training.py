@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
+from visr import config as configuration
 from visr import envs
 from visr.baselines.rainbow.agent import Rainbow, greedy, new_network
 from visr.config import RunConfig
@@ -53,6 +55,18 @@ def train(run: RunDir, config: RunConfig, watch: Watch = lambda *_: False) -> bo
     for piece in run.replay_pieces():  # nothing will be learnt from them any more
         piece.unlink()
     return True
+
+
+def probe(config: RunConfig, seconds: float) -> float:
+    """Steps per second once it learns."""
+    short = configuration.replace(config, num_steps=20 * _ATTENTION)  # so is its warm-up
+    with devices.threads(config.training), contextlib.closing(Rainbow(short)) as agent:
+        while agent.learner.num_updates == 0:
+            agent.step()
+        start, before = time.perf_counter(), agent.num_steps
+        while time.perf_counter() - start < seconds:
+            agent.step()
+        return (agent.num_steps - before) / (time.perf_counter() - start)
 
 
 def load(run: RunDir, config: RunConfig) -> tuple[Callable[[np.ndarray], np.ndarray], int]:

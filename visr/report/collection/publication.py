@@ -16,7 +16,7 @@ from visr.report.collection import contests, curves, grid, page, spreads
 from visr.report.collection import entries as lines
 from visr.report.collection import our_tables as ours
 from visr.report.collection import paper_tables as paper
-from visr.report.collection.drawing import finished
+from visr.report.collection.drawing import Drawing, finished
 from visr.report.collection.page import Chapter
 from visr.report.collection.runs import Run, Trouble, read
 from visr.report.collection.suites import Suite, sort
@@ -102,7 +102,7 @@ def _chapter(suite: Suite) -> Chapter:
 
 def _grid_chapter(found: Collection) -> Chapter:
     tables = [grid.table(found.grid_lines)]
-    drawings = [grid.over_training(found.grid_lines)]
+    drawings: list[Drawing | None] = [*grid.over_training(found.grid_lines)]
     if found.grid is not None:
         tables += [*ours.robust(found.grid), ours.claims(found.grid)]
         drawings.insert(0, spreads.intervals(found.grid))
