@@ -64,7 +64,7 @@ def start(
 ) -> RunDir:
     """Pre-train from nothing into a new run directory, here or on a Ray cluster."""
     if config.agent.algorithm in BASELINES:
-        train = _baseline(config)
+        train = _baseline(config, cluster)
         run = RunDir.create(path, config)
         try:
             train(run, observe)
@@ -86,8 +86,13 @@ def start(
     return run
 
 
-def _baseline(config: RunConfig) -> Callable[[RunDir, Observer | None], None]:
-    """What trains such an agent."""
+def _baseline(config: RunConfig, cluster: str | None) -> Callable[[RunDir, Observer | None], None]:
+    """What trains such an agent, in this one process."""
+    if cluster is not None:
+        raise UserError(
+            f"{config.agent.algorithm} trains in one process, so --cluster {cluster} would do nothing; "
+            "leave it out."
+        )
     if config.agent.algorithm == "rainbow":
         return _train_rainbow
     with needing("stable_baselines3", "baselines"):
@@ -160,7 +165,7 @@ def resume(
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
     if run.config().agent.algorithm in BASELINES:
-        _baseline(run.config())(run, observe)
+        _baseline(run.config(), cluster)(run, observe)
         return run
     recorder = Recorder(run)
     with _loop(run.config(), cluster, num_processes) as loop:

@@ -21,7 +21,7 @@ from tests.probes import CORRIDOR
 from visr import config as configuration
 from visr import presets, pretraining
 from visr.baselines import playing
-from visr.baselines.rainbow import recipe
+from visr.baselines.rainbow import recipe, training
 from visr.baselines.rainbow.agent import Rainbow
 from visr.baselines.rainbow.learner import Learner
 from visr.baselines.rainbow.memory import Batch
@@ -141,6 +141,22 @@ def test_a_run_that_was_killed_and_resumed_ends_bit_identical(tmp_path: Path):
     assert not cut.replay_pieces()
 
 
+def test_a_run_that_is_asked_to_stop_falls_back_to_its_last_checkpoint(tmp_path: Path):
+    config = tiny(num_steps=500, checkpoint_every=200)
+    run = RunDir.create(tmp_path / "run", config)
+    assert not training.train(run, config, lambda num_steps, _: num_steps >= 300)
+    assert [int(path.stem) for path in run.checkpoints()] == [200]
+    assert training.train(run, config)
+    assert int(run.checkpoints()[-1].stem) == 500
+
+
+def test_a_cluster_has_nothing_to_do_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ["--algorithm", "rainbow", "--cluster", "local", "--out", str(tmp_path / "run")]
+    assert main(["pretrain", "CartPole-v1", *words]) == 2
+    assert "trains in one process" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_it_plays_minatar_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = str(tmp_path / "run")
     words = ["--preset", "minatar", "--algorithm", "rainbow", "--num-steps", "300"]
@@ -175,7 +191,7 @@ def test_plans_know_both_recipes():
 
 
 def test_a_trained_rainbow_scores_as_it_should(tmp_path: Path):
-    config = tiny(num_steps=1_000, rainbow_recipe="data-efficient", hidden_sizes=(256,))
+    config = tiny(num_steps=600, rainbow_recipe="data-efficient", hidden_sizes=(256,))
     run = pretraining.start(tmp_path / "run", config)
     trained, random = playing.evaluate(run, num_trials=10)["conditions"]
     assert trained["mean"] >= 0.8 > random["mean"]

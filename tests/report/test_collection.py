@@ -113,7 +113,8 @@ def test_the_contract_names_every_agent_as_the_paper_does(tmp_path: Path):
     play(new_run(tmp_path, "rf-visr-no-gpi", ATARI[0], 0), search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "diayn-50", ATARI[0], 0), search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "diayn-5-log-q", ATARI[0], 0), search=3.0)
-    for agent in ("nsq-100k", "nsq-10m", "pos-nsq", "rf-curiosity", "dqn-10m", "ppo-500k"):
+    trained = ("nsq-100k", "nsq-10m", "pos-nsq", "rf-curiosity", "dqn-10m", "ppo-500k")
+    for agent in (*trained, "rainbow-10m", "der-100k"):
         play(new_run(tmp_path, agent, ATARI[0], 0), trained=4.0)
     play(new_run(tmp_path, "uniform", ATARI[0], 0), random=1.0)
     pre_trained = {
@@ -123,7 +124,7 @@ def test_the_contract_names_every_agent_as_the_paper_does(tmp_path: Path):
         *("Q-DIAYN-5 (log q) @100k", "Q-DIAYN-50 @100k"),
     }
     unrewarded = {"VISR @0", "Q-DIAYN-50 @0", "Pos Reward NSQ @0", "RF Curiosity @0", "Random @0"}
-    rewarded = {"NSQ @100k", "NSQ @10M", "DQN @10M", "PPO @500k"}
+    rewarded = {"NSQ @100k", "NSQ @10M", "DQN @10M", "PPO @500k", "Rainbow @10M", "DER @100k"}
     assert set(lines(tmp_path)) == pre_trained | unrewarded | rewarded
 
 

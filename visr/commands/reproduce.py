@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -157,7 +157,7 @@ def _show_plan(wanted: plan.Plan, out: Path, chosen: Options) -> None:
         return
     rows = [_plan_row(wanted, agent, states, guess) for agent in agents]
     output.table(
-        f"{wanted.suite}: {len(wanted.jobs)} jobs, {len({j.game for j in wanted.jobs})} games, "
+        f"{wanted.suite}: {_counted(wanted.jobs, 'job')}, {_counted({j.game for j in wanted.jobs}, 'game')}, "
         f"seeds {', '.join(map(str, dict.fromkeys(j.seed for j in wanted.jobs)))}, in {out}",
         rows,
         header=("agent", "steps a run", "runs", "jobs left", "time on one core", "speed"),
@@ -165,6 +165,10 @@ def _show_plan(wanted: plan.Plan, out: Path, chosen: Options) -> None:
     total = guess.total(chosen.jobs)
     if total is not None:
         print(f"about {duration(total)} with --jobs {chosen.jobs}")
+
+
+def _counted(things: Collection[object], word: str) -> str:
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
 
 
 def _plan_row(
