@@ -271,7 +271,7 @@ def test_the_grid_is_valued_exactly(tmp_path: Path):
         -0.2, 1.0, 8
     )  # as test_report.train leaves it: boxes_gpi is 4th, goals_gpi 7th
     assert found["mean"] == pytest.approx(100 * (last[3] + last[6]) / 2)
-    table = (tmp_path / "report/tables/grid.csv").read_text()
+    table = (tmp_path / "report/tables/grid_kept.csv").read_text()
     assert re.search(r'^"kept, 100 steps, 1 seed",0\.500,,0\.600', table, flags=re.MULTILINE)
     assert (tmp_path / "report/figures/features.png").exists()
 
@@ -370,6 +370,9 @@ def test_what_is_committed_is_redrawn(tmp_path: Path):
     assert summary["num_counted"] >= 2
     assert list(summary["left_out"]) == ["atari/Pong"]  # stopped early, as docs/atari.md says
     assert (tmp_path / "tables/grid.md").exists()
+    reader = Reader((tmp_path / "index.html").read_text())
+    ids = [attributes["id"] for _, attributes in reader.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
 
 
 def test_without_torch(atari: Path):

@@ -124,8 +124,19 @@ def _line_of_row(row: dict[str, str], name: str) -> Line:
     return Line(label, int(row.get("seed", 0)), num_steps, values, {})
 
 
-def table(lines: Sequence[Line]) -> Table | None:
-    """Exact fractions of optimal at the end, means over seeds."""
+def tables(lines: Sequence[Line]) -> list[Table]:
+    """Exact fractions of optimal at the end: of runs, and apart from them of what was kept of others."""
+    runs = [line for line in lines if line.is_run]
+    kept = [line for line in lines if not line.is_run]
+    found = [
+        _table("grid", "Grid world: fraction of optimal", runs),
+        _table("grid_kept", "Grid world: fraction of optimal, kept of other runs", kept),
+    ]
+    return [table for table in found if table is not None]
+
+
+def _table(name: str, title: str, lines: Sequence[Line]) -> Table | None:
+    """Means over seeds, a row a label."""
     if not lines:
         return None
     by_label: dict[str, list[Line]] = {}
@@ -137,8 +148,8 @@ def table(lines: Sequence[Line]) -> Table | None:
         cells = [_fraction([line.last[c] for line in own if c in line.last]) for c in _COLUMNS]
         rows.append(Row((f"{label} steps, {seeds}", *cells), is_ours=True))
     return Table(
-        name="grid",
-        title="Grid world: fraction of optimal",
+        name=name,
+        title=title,
         caption=(
             "Exact, not sampled: 0 is what a random policy is worth, 1 what an optimal one is. "
             "Own is w's own policy, GPI improves over its neighbours, planned is perfect "
@@ -154,8 +165,10 @@ def _fraction(values: list[float]) -> str:
     values = [x for x in values if np.isfinite(x)]
     if not values:
         return DASH
-    mean = fixed(float(np.mean(values)), 3)
-    return f"{mean} ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else mean
+    mean = float(np.mean(values))
+    if len(values) == 1:
+        return fixed(mean, 3)
+    return f"{fixed(mean, 2)} ± {np.std(values, ddof=1):.2f}"
 
 
 def suite(runs: Sequence[Run]) -> Suite | None:
