@@ -69,7 +69,7 @@ def start(
         try:
             train(run, observe)
         except UserError:  # such as an environment that is none
-            if not run.checkpoints():
+            if not (run.checkpoints() or run.metrics.exists() or run.online.exists()):
                 run.remove_stillborn()
             raise
         return run

@@ -169,6 +169,17 @@ def test_it_plays_minatar_from_the_command_line(tmp_path: Path, capsys: pytest.C
     assert main(["report", run]) == 0
 
 
+def test_it_learns_from_atari_s_screens():
+    atari = presets.get("atari-small")
+    fields = {"env": "ALE/Pong-v5", "algorithm": "rainbow", "num_steps": 40, "device": "cpu"}
+    agent = Rainbow(configuration.replace(atari, **fields))
+    reports = [agent.step() for _ in range(40)]
+    assert agent.learner.num_updates == 10  # every fourth step, from the fourth on
+    assert all(np.isfinite(float(report["loss"])) for report in reports if report)
+    assert len(agent.memory) == 40
+    agent.close()
+
+
 def test_an_unfinished_run_is_not_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = RunDir.create(tmp_path / "run", tiny())
     assert main(["evaluate", str(run.path)]) == 2
