@@ -41,7 +41,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tasks": {"agents", "config", "envs", "errors", "games", "ops", "run_dir", "seal"},
     "report": {"config", "errors", "games", "published", "run_dir", "seal", "statistics", "tasks"},
     "presets": {"config", "errors"},
-    "baselines": {"config", "envs", "errors", "networks", "ops", "run_dir", "seal", "tasks"},
+    "baselines": {
+        *(
+            "config",
+            "envs",
+            "errors",
+            "networks",
+            "ops",
+            "run_dir",
+            "seal",
+            "tasks",
+            "training",
+            "types",
+        ),
+    },
     "cluster": {"agents", "config", "envs", "errors", "training", "types"},
     "pretraining": {
         *("agents", "baselines", "cluster", "config", "errors", "run_dir", "tasks", "training"),

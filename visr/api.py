@@ -106,7 +106,7 @@ class Run:
         self.config = run_dir.config() if model is None else model.config
         if self.config.agent.algorithm in BASELINES:
             raise UserError(
-                f"{run_dir.path} holds a {self.config.agent.algorithm} agent of Stable-Baselines3; "
+                f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which knows one reward only; "
                 "`visr evaluate` plays it, and that is all it does."
             )
         self._dialect = envs.dialect(self.config)

@@ -68,8 +68,22 @@ def start(
     RunDir(path).refuse_taken()  # before a cluster is troubled
     with RunDir(path).locked():
         if config.agent.algorithm in BASELINES:
-            return _train_baseline(RunDir.create(path, config))
+            return _start_baseline(path, config, observe, cluster)
         return _start(path, config, observe, cluster)
+
+
+def _start_baseline(
+    path: str | Path, config: RunConfig, observe: Observer | None, cluster: str | None
+) -> RunDir:
+    train = _baseline(config, cluster)
+    run = RunDir.create(path, config)
+    try:
+        train(run, observe)
+    except UserError:  # such as an environment that is none
+        if not (run.checkpoints() or run.metrics.exists() or run.online.exists()):
+            run.remove_stillborn()
+        raise
+    return run
 
 
 def _start(
@@ -87,16 +101,35 @@ def _start(
     return run
 
 
-def _train_baseline(run: RunDir) -> RunDir:
-    try:
-        from visr.baselines import training
-    except ImportError as error:
+def _baseline(config: RunConfig, cluster: str | None) -> Callable[[RunDir, Observer | None], None]:
+    """What trains such an agent, in this one process."""
+    if cluster is not None:
         raise UserError(
-            f"The agent {run.config().agent.algorithm} is Stable-Baselines3's: "
-            'pip install "visr[baselines]", then go on with --resume.'
-        ) from error
-    training.train(run, run.config())
-    return run
+            f"{config.agent.algorithm} trains in one process, so --cluster {cluster} would do nothing; "
+            "leave it out."
+        )
+    if config.agent.algorithm == "rainbow":
+        return _train_rainbow
+    with needing("stable_baselines3", "baselines"):
+        from visr.baselines import training
+    return lambda run, _: training.train(run, run.config())
+
+
+def _train_rainbow(run: RunDir, observe: Observer | None) -> None:
+    from visr.baselines.rainbow import training
+
+    config = run.config()
+
+    def watch(num_steps: int, recorder: Recorder) -> bool:
+        if observe:
+            known = config.training.num_steps, recorder.latest, recorder.latest_online
+            observe(Status(num_steps, *known))
+        return bool(stop)
+
+    with _stop_requests() as stop:
+        if not training.train(run, config, watch):
+            saved = [int(path.stem) for path in run.checkpoints()]
+            raise Stopped(stop[0], run, max(saved, default=0))
 
 
 @contextlib.contextmanager
@@ -148,7 +181,8 @@ def resume(
     run = RunDir.open(path)
     with run.locked():
         if run.config().agent.algorithm in BASELINES:
-            return _train_baseline(run)
+            _baseline(run.config(), cluster)(run, observe)
+            return run
         return _resume(run, num_processes, observe, cluster)
 
 

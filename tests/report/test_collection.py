@@ -113,7 +113,8 @@ def test_the_contract_names_every_agent_as_the_paper_does(tmp_path: Path):
     play(new_run(tmp_path, "rf-visr-no-gpi", ATARI[0], 0), search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "diayn-50", ATARI[0], 0), search=3.0, unadapted=2.0)
     play(new_run(tmp_path, "diayn-5-log-q", ATARI[0], 0), search=3.0)
-    for agent in ("nsq-100k", "nsq-10m", "pos-nsq", "rf-curiosity", "dqn-10m", "ppo-500k"):
+    trained = ("nsq-100k", "nsq-10m", "pos-nsq", "rf-curiosity", "dqn-10m", "ppo-500k")
+    for agent in (*trained, "rainbow-10m", "der-100k"):
         play(new_run(tmp_path, agent, ATARI[0], 0), trained=4.0)
     play(new_run(tmp_path, "uniform", ATARI[0], 0), random=1.0)
     pre_trained = {
@@ -123,7 +124,7 @@ def test_the_contract_names_every_agent_as_the_paper_does(tmp_path: Path):
         *("Q-DIAYN-5 (log q) @100k", "Q-DIAYN-50 @100k"),
     }
     unrewarded = {"VISR @0", "Q-DIAYN-50 @0", "Pos Reward NSQ @0", "RF Curiosity @0", "Random @0"}
-    rewarded = {"NSQ @100k", "NSQ @10M", "DQN @10M", "PPO @500k"}
+    rewarded = {"NSQ @100k", "NSQ @10M", "DQN @10M", "PPO @500k", "Rainbow @10M", "DER @100k"}
     assert set(lines(tmp_path)) == pre_trained | unrewarded | rewarded
 
 
@@ -270,7 +271,7 @@ def test_the_grid_is_valued_exactly(tmp_path: Path):
         -0.2, 1.0, 8
     )  # as test_report.train leaves it: boxes_gpi is 4th, goals_gpi 7th
     assert found["mean"] == pytest.approx(100 * (last[3] + last[6]) / 2)
-    table = (tmp_path / "report/tables/grid.csv").read_text()
+    table = (tmp_path / "report/tables/grid_kept.csv").read_text()
     assert re.search(r'^"kept, 100 steps, 1 seed",0\.500,,0\.600', table, flags=re.MULTILINE)
     assert (tmp_path / "report/figures/features.png").exists()
 
@@ -369,6 +370,9 @@ def test_what_is_committed_is_redrawn(tmp_path: Path):
     assert summary["num_counted"] >= 2
     assert list(summary["left_out"]) == ["atari/Pong"]  # stopped early, as docs/atari.md says
     assert (tmp_path / "tables/grid.md").exists()
+    reader = Reader((tmp_path / "index.html").read_text())
+    ids = [attributes["id"] for _, attributes in reader.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
 
 
 def test_without_torch(atari: Path):

@@ -37,6 +37,12 @@ def test_an_evaluation_follows_its_training_and_the_grid_has_none():
     assert {job.phase for job in plan.make("grid").jobs} == {"train"}
 
 
+@pytest.mark.parametrize("name", ["uniform", "nsq-100k", "rainbow-100k", "pos-nsq"])
+def test_the_grid_has_no_place_for_agents_that_cannot_be_given_a_task(name: str):
+    with pytest.raises(UserError, match=f"{name} cannot be given a task"):
+        plan.make("grid", only=["visr", name])
+
+
 def test_agents_differ_in_what_their_names_say():
     def configured(name: str):
         return plan.make("minatar", only=[name], seeds=[0]).jobs[0].config

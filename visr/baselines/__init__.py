@@ -1,1 +1,1 @@
-"""Other people's agents, from Stable-Baselines3, in our games under our count of steps."""
+"""Agents that learn from rewards alone: DQN and PPO of Stable-Baselines3, and our Rainbow."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import safetensors
 import safetensors.torch
 import torch
 from gymnasium.spaces import Box, Space
@@ -17,8 +18,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
+from visr import seal
 from visr.baselines.games import Games
 from visr.config import RunConfig
+from visr.errors import UserError
 from visr.networks import images
 from visr.networks.build import is_image
 from visr.run_dir import RunDir, append_rows, write_tensors
@@ -59,6 +62,25 @@ def train(run: RunDir, config: RunConfig) -> None:
         games.close()
     weights = {k: v.detach().cpu().contiguous() for k, v in model.policy.state_dict().items()}
     write_tensors(run.checkpoint(num_steps), safetensors.torch.save(_apart(weights)))
+
+
+def load(run: RunDir, config: RunConfig) -> Model:
+    """A finished run's policy; only tensors are read."""
+    checkpoints = run.checkpoints()
+    if not checkpoints:
+        raise UserError(f"{run.path} has not finished its training; train it to the end first.")
+    games = Games(config, 1)
+    model = build(config, games)
+    games.close()
+    try:
+        seal.check(checkpoints[-1])
+        model.policy.load_state_dict(safetensors.torch.load_file(checkpoints[-1]))
+    except (OSError, safetensors.SafetensorError, RuntimeError, ValueError):
+        raise UserError(
+            f"{checkpoints[-1]} is damaged or does not fit its run's config.json; move it away, "
+            f"and `visr pretrain --resume {run.path}` trains it anew."
+        ) from None
+    return model
 
 
 def build(config: RunConfig, games: Games) -> Model:

@@ -99,7 +99,7 @@ _BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "rounds", "se
 
 
 def _is_baseline(run: str) -> bool:
-    """Whether an agent of Stable-Baselines3 was trained there; no model of the package is one."""
+    """Whether DQN, PPO or Rainbow was trained there; no model of the package is one."""
     return not models.is_model(run) and RunDir.open(run).config().agent.algorithm in BASELINES
 
 

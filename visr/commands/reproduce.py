@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -26,7 +26,8 @@ class Options:
     """Train and evaluate every agent in every game, with several seeds; stop it anywhere, start it again.
 
     The ledger in the plan's directory remembers what is done. Agents: visr, visr-no-gpi, rf-visr,
-    rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS, pos-nsq, rf-curiosity, idf-curiosity, uniform.
+    rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS, pos-nsq, rf-curiosity, idf-curiosity, uniform,
+    dqn-STEPS, ppo-STEPS, rainbow-STEPS, der-STEPS (data-efficient Rainbow); STEPS is such as 100k or 10m.
     """
 
     suite: Annotated[
@@ -162,7 +163,7 @@ def _show_plan(wanted: plan.Plan, out: Path, chosen: Options) -> None:
         return
     rows = [_plan_row(wanted, agent, states, guess) for agent in agents]
     output.table(
-        f"{wanted.suite}: {len(wanted.jobs)} jobs, {len({j.game for j in wanted.jobs})} games, "
+        f"{wanted.suite}: {_counted(wanted.jobs, 'job')}, {_counted({j.game for j in wanted.jobs}, 'game')}, "
         f"seeds {', '.join(map(str, dict.fromkeys(j.seed for j in wanted.jobs)))}, in {out}",
         rows,
         header=("agent", "steps a run", "runs", "jobs left", "time on one core", "speed"),
@@ -170,6 +171,10 @@ def _show_plan(wanted: plan.Plan, out: Path, chosen: Options) -> None:
     total = guess.total(chosen.jobs)
     if total is not None:
         print(f"about {duration(total)} with --jobs {chosen.jobs}")
+
+
+def _counted(things: Collection[object], word: str) -> str:
+    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
 
 
 def _plan_row(

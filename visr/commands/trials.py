@@ -34,7 +34,7 @@ def counts(**given: int | None) -> dict[str, int]:
 
 
 def evaluate_baseline(chosen: Options) -> None:
-    """Episodes of an agent of Stable-Baselines3."""
+    """Episodes of DQN, PPO or Rainbow."""
     from visr.baselines import playing
 
     given = counts(num_trials=chosen.episodes, seed=chosen.seed)

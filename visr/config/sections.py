@@ -16,11 +16,20 @@ MINATAR = "MinAtar/"
 """How the ids of MinAtar's games begin."""
 
 Algorithm = Literal[
-    "visr", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform", "dqn", "ppo"
+    "visr",
+    "nsq",
+    "pos-nsq",
+    "diayn",
+    "rf-curiosity",
+    "idf-curiosity",
+    "uniform",
+    "dqn",
+    "ppo",
+    "rainbow",
 ]
 """The agents; `docs/agents.md` has their sources."""
-BASELINES = ("dqn", "ppo")
-"""Those of Stable-Baselines3, which have networks and optimisers of their own."""
+BASELINES = ("dqn", "ppo", "rainbow")
+"""Those with networks, optimisers and memories of their own; the first two are Stable-Baselines3's."""
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,8 @@ class AgentConfig:
     """DIAYN: reward log q(z | s') - log p(z), as published; else log q(z | s') as VISR's paper derives it."""
     curiosity_size: int = 512
     """Curiosity: units of its features and of the layers of its models."""
+    rainbow_recipe: Literal["hessel", "data-efficient"] = "hessel"
+    """Rainbow: settings of Hessel et al. (2018), or those of van Hasselt et al. (2019) for 100,000 steps."""
 
     @property
     def task_size(self) -> int:

@@ -65,6 +65,10 @@ def evaluate(run: RunDir, counts: Counts) -> None:
 
 def probe(config: RunConfig) -> float:
     """Steps per second of training, after a round to warm up."""
+    if config.agent.algorithm == "rainbow":
+        from visr.baselines.rainbow.training import probe as probe_rainbow
+
+        return probe_rainbow(config, _PROBE_SECONDS)
     from visr.training.loop import Loop
 
     loop = Loop(configuration.replace(config, num_steps=10**12))

@@ -19,7 +19,17 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "idf-curiosity": {"algorithm": "idf-curiosity"},
     "uniform": {"algorithm": "uniform", "num_steps": 1},
 }
-FORMS = (*_PLAIN, "diayn-K", "diayn-K-log-q", "nsq-STEPS", "dqn-STEPS", "ppo-STEPS")
+_DATA_EFFICIENT = {"algorithm": "rainbow", "rainbow_recipe": "data-efficient"}
+FORMS = (
+    *_PLAIN,
+    "diayn-K",
+    "diayn-K-log-q",
+    "nsq-STEPS",
+    "dqn-STEPS",
+    "ppo-STEPS",
+    "rainbow-STEPS",
+    "der-STEPS",
+)
 """K is a number of skills; STEPS a budget such as 100k or 10m."""
 
 
@@ -46,7 +56,8 @@ def entry(name: str) -> Entry:
         if skills[2]:
             fields["diayn_subtract_prior"] = False
         return Entry(name, fields)
-    if budget := re.fullmatch(r"(nsq|dqn|ppo)-(\d{1,9})([km]?)", name):
+    if budget := re.fullmatch(r"(nsq|dqn|ppo|rainbow|der)-(\d{1,9})([km]?)", name):
         num_steps = int(budget[2]) * _UNITS.get(budget[3], 1)
-        return Entry(name, {"algorithm": budget[1], "num_steps": num_steps})
+        fields = _DATA_EFFICIENT if budget[1] == "der" else {"algorithm": budget[1]}
+        return Entry(name, {**fields, "num_steps": num_steps})
     raise UserError(f"There is no agent {name!r} for a plan; there are {', '.join(FORMS)}.")

@@ -28,6 +28,8 @@ AGENTS: dict[Suite, tuple[str, ...]] = {
 }
 PAPER_AGENTS = (*_VISR, "nsq-2500k", *_REWARD_FREE, "uniform")
 """NSQ learns for 10M frames there: 2.5M steps."""
+ADAPTING = ("visr", "diayn")
+"""Algorithms that can be given a task."""
 _PRESETS: dict[Suite, str] = {"grid": "grid", "minatar": "minatar", "atari": "atari-small"}
 _FIELDS: dict[Suite, dict[str, Any]] = {
     "grid": {},
@@ -88,7 +90,7 @@ class Job:
         """Of the environment, as far as known before; agents that do not adapt meet no rewards."""
         if self.phase == "train":
             return self.config.training.num_steps
-        adapts = self.config.agent.algorithm in ("visr", "diayn")
+        adapts = self.config.agent.algorithm in ADAPTING
         return self.counts.rewarded_steps if adapts else 0
 
     @property
@@ -134,8 +136,18 @@ def make(
         for game in ids:
             for entry in entries:
                 config = _config(preset, entry, game, seed, num_steps, _FIELDS[suite])
+                _refuse_aimless(suite, entry, config)
                 jobs += [Job(suite, entry.name, phase, config, counts) for phase in phases]
     return Plan(suite, tuple(jobs))
+
+
+def _refuse_aimless(suite: Suite, entry: lineup.Entry, config: RunConfig) -> None:
+    """The grid has tasks and no rewards of its own: who cannot be given a task has no score there."""
+    if suite == "grid" and config.agent.algorithm not in ADAPTING:
+        raise UserError(
+            f"The agent {entry.name} cannot be given a task, and the plan grid compares nothing else; "
+            "leave it out (a random policy counts as 0 there)."
+        )
 
 
 def counts_of(suite: Suite) -> Counts:

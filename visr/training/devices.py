@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from typing import TypeVar
 
 import torch
@@ -65,6 +67,17 @@ def num_threads(config: TrainingConfig) -> int:
     if config.num_threads:
         return config.num_threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def threads(config: TrainingConfig) -> Iterator[None]:
+    """Meanwhile operations use as many threads as the configuration says."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads(config))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def prepared(network: Network, config: TrainingConfig) -> Network:

@@ -31,7 +31,7 @@ _UNREWARDED = {
     "idf-curiosity": "IDF Curiosity",
     UNIFORM: RANDOM,
 }
-_REWARDED = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow"}
+_REWARDED = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow", "der": "DER"}
 _DIAYN = re.compile(r"diayn-(\d+)(-log-q)?")
 _BUDGET = re.compile(r"(.+)-(\d+(?:\.\d+)?)([km]?)")
 

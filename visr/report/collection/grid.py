@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 from collections.abc import Sequence
@@ -34,6 +35,10 @@ _COLUMNS = {
 _GROUPS = (("Random w", 2), ("Two boxes", 3), ("Goal cells", 3))
 _SEEDED = re.compile(r"(.+)-(\d+)")
 _HUES = ("blue", "vermilion", "green", "purple", "orange", "sky", "grey")
+_MARKS = {"-": "—", "--": "- -", ":": "···"}
+"""How a legend writes a line's dashes, which tell lines apart once the colours are used up."""
+_LEGEND_COLUMNS, _LEGEND_ROW = 4, 0.15
+"""Entries beside each other, and inches for each line of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +50,8 @@ class Line:
     num_steps: float
     last: dict[str, float]
     curve: Columns
+    is_run: bool = False
+    """Else it is a CSV file that was kept of one."""
 
 
 def gather(root: Path, runs: Sequence[Run]) -> tuple[list[Line], list[Trouble]]:
@@ -66,7 +73,9 @@ def gather(root: Path, runs: Sequence[Run]) -> tuple[list[Line], list[Trouble]]:
 def _line_of_run(run: Run) -> Line:
     last = {k: float(v[-1]) for k, v in run.evaluation.items() if k != "num_steps"}
     label = adapted_name(run.agent) or agent_name(run)
-    return Line(f"{label}, {short_count(run.num_steps)}", run.seed, run.age, last, run.evaluation)
+    return Line(
+        f"{label}, {short_count(run.num_steps)}", run.seed, run.age, last, run.evaluation, True
+    )
 
 
 def _csv_files(root: Path) -> list[Path]:
@@ -115,8 +124,19 @@ def _line_of_row(row: dict[str, str], name: str) -> Line:
     return Line(label, int(row.get("seed", 0)), num_steps, values, {})
 
 
-def table(lines: Sequence[Line]) -> Table | None:
-    """Exact fractions of optimal at the end, means over seeds."""
+def tables(lines: Sequence[Line]) -> list[Table]:
+    """Exact fractions of optimal at the end: of runs, and apart from them of what was kept of others."""
+    runs = [line for line in lines if line.is_run]
+    kept = [line for line in lines if not line.is_run]
+    found = [
+        _table("grid", "Grid world: fraction of optimal", runs),
+        _table("grid_kept", "Grid world: fraction of optimal, kept of other runs", kept),
+    ]
+    return [table for table in found if table is not None]
+
+
+def _table(name: str, title: str, lines: Sequence[Line]) -> Table | None:
+    """Means over seeds, a row a label."""
     if not lines:
         return None
     by_label: dict[str, list[Line]] = {}
@@ -128,8 +148,8 @@ def table(lines: Sequence[Line]) -> Table | None:
         cells = [_fraction([line.last[c] for line in own if c in line.last]) for c in _COLUMNS]
         rows.append(Row((f"{label} steps, {seeds}", *cells), is_ours=True))
     return Table(
-        name="grid",
-        title="Grid world: fraction of optimal",
+        name=name,
+        title=title,
         caption=(
             "Exact, not sampled: 0 is what a random policy is worth, 1 what an optimal one is. "
             "Own is w's own policy, GPI improves over its neighbours, planned is perfect "
@@ -145,8 +165,10 @@ def _fraction(values: list[float]) -> str:
     values = [x for x in values if np.isfinite(x)]
     if not values:
         return DASH
-    mean = fixed(float(np.mean(values)), 3)
-    return f"{mean} ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else mean
+    mean = float(np.mean(values))
+    if len(values) == 1:
+        return fixed(mean, 3)
+    return f"{fixed(mean, 2)} ± {np.std(values, ddof=1):.2f}"
 
 
 def suite(runs: Sequence[Run]) -> Suite | None:
@@ -175,8 +197,19 @@ def suite(runs: Sequence[Run]) -> Suite | None:
     )  # fmt: skip
 
 
-def over_training(lines: Sequence[Line]) -> Drawing | None:
-    """Fraction of optimal over training, a panel a family, a colour a label."""
+def over_training(lines: Sequence[Line]) -> list[Drawing]:
+    """Fraction of optimal over training: of runs, and apart from them of curves that were kept."""
+    runs = [line for line in lines if line.is_run]
+    kept = [line for line in lines if not line.is_run]
+    drawings = [
+        _curves("grid_curves", "Grid world over training", runs),
+        _curves("grid_kept_curves", "Grid world over training: curves kept of other runs", kept),
+    ]
+    return [drawing for drawing in drawings if drawing is not None]
+
+
+def _curves(name: str, title: str, lines: Sequence[Line]) -> Drawing | None:
+    """A panel a family, a colour a label."""
     by_label: dict[str, list[Line]] = {}
     for line in lines:
         if line.curve:
@@ -192,8 +225,8 @@ def over_training(lines: Sequence[Line]) -> Drawing | None:
         for step, value in zip(line.curve["num_steps"], _acting(line, family.key), strict=True)
     ]
     return Drawing(
-        "grid_curves",
-        "Grid world over training",
+        name,
+        title,
         f"Fraction of optimal over training for {', '.join(by_label)}, three families of tasks.",
         "Fraction of optimal, a line a seed, for random w, two boxes and goal cells: by GPI for "
         "agents named so, else by w's own policy.",
@@ -210,9 +243,12 @@ def _acting(line: Line, family: str) -> Floats:
 
 
 def _draw(theme: Theme, by_label: dict[str, list[Line]]) -> Figure:
-    figure = Figure(figsize=(style.WIDTH, 2.55))
+    num_rows = math.ceil(len(by_label) / _LEGEND_COLUMNS)
+    height = 2.25 + _LEGEND_ROW * num_rows
+    figure = Figure(figsize=(style.WIDTH, height))
     every = figure.subplots(1, len(style.FAMILIES), sharey=True)
-    figure.subplots_adjust(left=0.055, right=0.985, bottom=0.26, top=0.92, wspace=0.1)
+    bottom = (0.5 + _LEGEND_ROW * num_rows) / height
+    figure.subplots_adjust(left=0.055, right=0.985, bottom=bottom, top=0.92, wspace=0.1)
     last = np.array([line.num_steps for own in by_label.values() for line in own])
     paints = dict(zip(by_label, _paints(theme, list(by_label)), strict=True))
     for axes, family in zip(every, style.FAMILIES, strict=True):
@@ -220,22 +256,26 @@ def _draw(theme: Theme, by_label: dict[str, list[Line]]) -> Figure:
             for line in own:
                 if family.key in line.curve:
                     shown = _acting(line, family.key)
-                    axes.plot(line.curve["num_steps"], shown, color=paints[label], lw=1.1)
+                    paint, dash = paints[label]
+                    axes.plot(line.curve["num_steps"], shown, color=paint, ls=dash, lw=1.1)
         axes.axhline(1, color=theme.muted, lw=0.7)
         axes.axhline(0, color=theme.rule, lw=0.7)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
         style.title(axes, family.title, theme.ink)
         curves.finish(axes, last)
-    for place, (label, paint) in enumerate(paints.items()):
-        x, y = 0.055 + 0.235 * (place % 4), 0.07 - 0.055 * (place // 4)
-        figure.text(x, y, f"— {style.plain(label, 30)}", fontsize=7, color=paint)
+    for place, (label, (paint, dash)) in enumerate(paints.items()):
+        row, column = divmod(place, _LEGEND_COLUMNS)
+        x, y = 0.055 + 0.235 * column, (_LEGEND_ROW * (num_rows - row) - 0.07) / height
+        words = f"{_MARKS[dash]} {style.plain(label, 30)}"
+        figure.text(x, y, words, fontsize=7, color=paint)
     return figure
 
 
-def _paints(theme: Theme, labels: list[str]) -> list[str]:
-    """The agents' own colours where they differ, else one after another."""
+def _paints(theme: Theme, labels: list[str]) -> list[tuple[str, str]]:
+    """Colours and dashes: the agents' own colours where they differ, else one after another."""
     own = [colour(theme, label) for label in labels]
     if len(set(own)) == len(labels):
-        return own
-    return [theme.palette[_HUES[place % len(_HUES)]] for place in range(len(labels))]
+        return [(paint, "-") for paint in own]
+    every = [(theme.palette[hue], dash) for dash in _MARKS for hue in _HUES]
+    return [every[place % len(every)] for place in range(len(labels))]

@@ -16,7 +16,7 @@ from visr.report.collection import contests, curves, grid, page, spreads
 from visr.report.collection import entries as lines
 from visr.report.collection import our_tables as ours
 from visr.report.collection import paper_tables as paper
-from visr.report.collection.drawing import finished
+from visr.report.collection.drawing import Drawing, finished
 from visr.report.collection.page import Chapter
 from visr.report.collection.runs import Run, Trouble, read
 from visr.report.collection.suites import Suite, sort
@@ -101,16 +101,17 @@ def _chapter(suite: Suite) -> Chapter:
 
 
 def _grid_chapter(found: Collection) -> Chapter:
-    tables = [grid.table(found.grid_lines)]
-    drawings = [grid.over_training(found.grid_lines)]
+    tables = grid.tables(found.grid_lines)
+    drawings: list[Drawing | None] = [*grid.over_training(found.grid_lines)]
     if found.grid is not None:
-        tables += [*ours.robust(found.grid), ours.claims(found.grid)]
+        told = [*ours.robust(found.grid), ours.claims(found.grid)]
+        tables[1:1] = [table for table in told if table is not None]
         drawings.insert(0, spreads.intervals(found.grid))
     return Chapter(
-        "grid",
+        "grid_world",  # its first table is `grid`
         "Grid world",
         "Every state is known here, so policies are valued exactly.",
-        tuple(table for table in tables if table is not None),
+        tuple(tables),
         (),
         tuple(finished(drawing) for drawing in drawings if drawing is not None),
         _portrait(found.runs),
