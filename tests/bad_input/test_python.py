@@ -42,8 +42,9 @@ def task(run: api.Run) -> visr.Task:
 )  # fmt: skip
 def test_pretrain_refuses(fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
+    arguments: dict[str, Any] = {"env": GRID, "preset": "smoke"} | fields
     with pytest.raises(UserError) as refused:
-        visr.pretrain(**({"env": GRID, "preset": "smoke"} | fields))
+        visr.pretrain(**arguments)
     assert len(str(refused.value)) < 500
     assert list(tmp_path.iterdir()) == []
 

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from visr.errors import one_line
+
 if TYPE_CHECKING:
     from visr.pretraining import Observer, Status
 
@@ -19,7 +21,7 @@ _UNBROKEN = 10_000
 
 def say(text: str) -> None:
     """A remark for the person at the terminal."""
-    print(text, file=sys.stderr)
+    print(one_line(text, _UNBROKEN), file=sys.stderr)
 
 
 def emit(content: dict[str, Any]) -> None:
@@ -46,10 +48,10 @@ def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] | Non
     for index, name in enumerate(header or rows[0]):
         grid.add_column(name, justify="left" if index == 0 else "right")
     for row in rows:
-        grid.add_row(*row)
+        grid.add_row(*(one_line(cell, _UNBROKEN) for cell in row))
     width = None if sys.stdout.isatty() else _UNBROKEN
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
-    console.print(title)
+    console.print(one_line(title, _UNBROKEN))
     console.print(grid)
 
 

@@ -63,6 +63,9 @@ class Options:
 def run(args: list[str]) -> int:
     """Do the plan, or tell what it would be."""
     chosen = options.parse(Options, args, "reproduce")
+    for name in ("only", "games"):  # such as an unset variable's: hardly a wish for everything
+        if f"--{name}" in args and not getattr(chosen, name):
+            raise UserError(f"--{name} names nothing; name at least one, or leave it out.")
     wanted = _plan(chosen)
     out = Path(chosen.out or f"runs/reproduce-{chosen.suite}{'-paper' if chosen.paper else ''}")
     if chosen.dry_run:

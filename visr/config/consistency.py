@@ -9,6 +9,7 @@ from visr.config.sections import GRID, AgentConfig, ClusterConfig, RunConfig, Tr
 from visr.errors import UserError, said
 
 _MOST_NUMBERS = 2**28
+"""Of one array."""
 _MOST_CELLS = 1_000_000
 
 
@@ -42,36 +43,42 @@ def check(config: RunConfig) -> None:
 
 def _check_sizes(config: RunConfig) -> None:
     """Products of sizes, before anybody allocates them: a configuration may come from a stranger."""
-    agent, training, grid = config.agent, config.training, config.grid
-    cells = grid.height * grid.width if config.env == GRID else 1
-    if cells > _MOST_CELLS:
+    grid = config.grid
+    if config.env == GRID and grid.height * grid.width > _MOST_CELLS:
         raise UserError(
             f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
             f"{_MOST_CELLS:,}."
         )
-    layers = (cells, *agent.hidden_sizes, agent.num_features)
-    d, hidden, envs = agent.num_features, said(agent.hidden_sizes), training.num_envs
-    unrolls = f"unroll_length = {training.unroll_length} with num_envs = {envs}"
-    products = {
-        f"hidden_sizes = {hidden} between {cells:,} states and {d:,} features": max(
-            a * b for a, b in itertools.pairwise(layers)
-        ),
-        f"num_features = {d}": d * d,  # reward regression
-        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
-        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
-        f"num_skills = {agent.num_skills}": agent.num_skills * max(agent.hidden_sizes),
-        f"{unrolls} and batch_size = {training.batch_size}": (training.unroll_length + 1)
-        * max(training.batch_size, envs),
-        f"gpi_samples = {agent.gpi_samples} with num_envs = {envs} and {d:,} features": (
-            agent.gpi_samples * envs * d
-        ),
-    }
-    for what, product in products.items():
+    for what, product in _products(config).items():
         if product > _MOST_NUMBERS:
             raise UserError(
                 f"{what} would take {product:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) are "
                 "sensible, so choose smaller."
             )
+
+
+def _products(config: RunConfig) -> dict[str, int]:
+    """The largest arrays that a configuration asks for, in its own words."""
+    agent, training, grid = config.agent, config.training, config.grid
+    states = grid.height * grid.width if config.env == GRID else 1
+    d, envs, batch = agent.num_features, training.num_envs, training.batch_size
+    layers = itertools.pairwise((states, *agent.hidden_sizes, d))
+    hidden, length = said(agent.hidden_sizes), training.unroll_length
+    return {
+        f"hidden_sizes = {hidden} between {states:,} states and {d:,} features": max(
+            a * b for a, b in layers
+        ),
+        f"num_features = {d}": d * d,  # reward regression
+        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
+        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
+        f"num_skills = {agent.num_skills}": agent.num_skills * max(agent.hidden_sizes),
+        f"unroll_length = {length} with num_envs = {envs} and batch_size = {batch}": (
+            (length + 1) * max(batch, envs)
+        ),
+        f"gpi_samples = {agent.gpi_samples} with num_envs = {envs} and {d:,} features": (
+            agent.gpi_samples * envs * d
+        ),
+    }
 
 
 def _check_objective(agent: AgentConfig) -> None:

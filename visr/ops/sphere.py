@@ -63,7 +63,7 @@ def vmf_sample(
         again, accepted = _vmf_propose(mus[:, missing % num_mus], kappa, generator)
         x.index_copy_(1, missing, again)
         missing = missing[~accepted]
-    else:  # more than half are accepted each time, but of NaN nothing is
+    else:  # a few rounds accept all draws, but of NaN none ever is
         raise ValueError("mu must be finite unit vectors; no draw around these is accepted.")
     return x.view(d, num_samples, num_mus).permute(2, 1, 0).reshape(*mu.shape[:-1], num_samples, d)
 
