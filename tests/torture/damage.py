@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import visr
 from visr.cli import main as cli
@@ -70,7 +71,12 @@ def grid_run(trained: Path, place: Path) -> Path:
 
 def pole_run(place: Path) -> Path:
     """A run with a recorded sample and a phase two: where no exact model is."""
-    small = {"num_steps": 2_560, "num_envs": 32, "checkpoint_every": 1_280, "recorded_steps": 400}
+    small: dict[str, Any] = {
+        "num_steps": 2_560,
+        "num_envs": 32,
+        "checkpoint_every": 1_280,
+        "recorded_steps": 400,
+    }
     visr.pretrain("CartPole-v1", out=place, **small)
     for line in (
         f"infer {place} --reward pole_angle --name old",
