@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,7 +32,7 @@ def main() -> int:
     parser.add_argument("--env", default="CartPole-v1")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="visr-episodes-") as scratch:
-        small = {"num_steps": 1_280, "num_envs": 32, "recorded_steps": 0}
+        small: dict[str, Any] = {"num_steps": 1_280, "num_envs": 32, "recorded_steps": 0}
         run = visr.pretrain(chosen.env, out=Path(scratch) / "run", **small)
         lots, looks = [], []
         for seed in range(_LOTS):
