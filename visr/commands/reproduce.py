@@ -73,6 +73,7 @@ def run(args: list[str]) -> int:
         return 0
     if chosen.cluster is not None:
         _ray().check(chosen.cluster)
+    Ledger(out)  # a damaged one is refused before anything is touched
     with locked(out) as lock, _stops_like_ctrl_c():
         ledger = Ledger(out)
         ledger.adopt(wanted)
