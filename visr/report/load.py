@@ -110,7 +110,7 @@ def record(path: Path) -> Record:
     run = RunDir.open(path)
     config = run.config()
     is_grid = config.env == GRID
-    record = Record(
+    found = Record(
         path=path,
         config=config,
         metrics=columns(run.metrics),
@@ -121,8 +121,8 @@ def record(path: Path) -> Record:
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
     )
-    _warn_of_changed_tables(run)  # of those that could be read
-    return record
+    _warn_of_changed_tables(run)  # after what cannot be read at all, which is one sentence
+    return found
 
 
 def _warn_of_changed_tables(run: RunDir) -> None:
