@@ -22,7 +22,8 @@ import time
 import uuid
 from pathlib import Path
 
-from visr.run_dir import RunDir, read_rows
+from visr.disk.tables import read_rows
+from visr.run_dir import RunDir
 
 _MARK = "VISR_SOAK"
 _PAGE = os.sysconf("SC_PAGE_SIZE")

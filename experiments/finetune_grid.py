@@ -13,7 +13,8 @@ import csv
 from pathlib import Path
 
 import visr
-from visr.run_dir import read_json, slug
+from visr.disk.files import read_json
+from visr.run_dir import slug
 
 
 def compared(run: visr.Run, reward: str, num_steps: int, seed: int) -> list[dict[str, object]]:

@@ -18,7 +18,8 @@ from sys import executable
 from matplotlib.figure import Figure
 
 from visr import presets
-from visr.run_dir import RunDir, write_bytes
+from visr.disk.files import write_bytes
+from visr.run_dir import RunDir
 
 # name -> command-line fields; each departs from the preset `demo` in one thing
 VARIANTS: dict[str, list[str]] = {

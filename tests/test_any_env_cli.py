@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tests.test_cli import visr
-from visr.run_dir import RunDir, read_json
+from visr.disk.files import read_json
+from visr.run_dir import RunDir
 from visr.tasks.task import Task
 from visr.training import checkpoint
 

@@ -17,7 +17,7 @@ import pytest
 
 import visr
 from visr.cli import main
-from visr.run_dir import read_json
+from visr.disk.files import read_json
 from visr.tasks import protocol
 from visr.training import checkpoint
 

@@ -13,7 +13,8 @@ import pytest
 import visr as library
 from tests.test_cli import visr
 from visr.cli import main
-from visr.run_dir import RunDir, read_json
+from visr.disk.files import read_json
+from visr.run_dir import RunDir
 from visr.tasks.task import Task
 
 TINY = (

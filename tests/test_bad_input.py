@@ -181,7 +181,7 @@ def test_whatever_the_disk_refuses_the_earlier_task_stays(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    from visr import run_dir
+    from visr.disk import files
 
     task_with()(tmp_path)
     before = snapshot(tmp_path)
@@ -190,7 +190,7 @@ def test_whatever_the_disk_refuses_the_earlier_task_stays(
         raise OSError(code, os.strerror(code))
 
     if call == "open":
-        monkeypatch.setattr(run_dir, "open", refuse, raising=False)
+        monkeypatch.setattr(files, "open", refuse, raising=False)
     else:
         monkeypatch.setattr(os, call, refuse)
     line = ["infer", str(trained), "--reward", "row", "--out", str(tmp_path / "task.json")]

@@ -21,7 +21,8 @@ import pytest
 from visr import config as configuration
 from visr import presets
 from visr.cli import main
-from visr.run_dir import RunDir, read_json
+from visr.disk.files import read_json
+from visr.run_dir import RunDir
 from visr.tasks import shelf
 
 VERBS = (

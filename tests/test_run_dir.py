@@ -16,19 +16,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from visr import run_dir
+from visr.disk import files
 from visr.config import RunConfig
+from visr.disk.files import read_json, write_bytes, write_json
+from visr.disk.tables import append_rows, forget_rows_after, read_rows
 from visr.errors import UserError
-from visr.run_dir import (
-    RunDir,
-    append_rows,
-    evaluation_of,
-    forget_rows_after,
-    read_json,
-    read_rows,
-    write_bytes,
-    write_json,
-)
+from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.task import Task
 
 COLUMNS = ["num_steps", "loss"]
@@ -66,7 +59,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_trace(
 
     if step in ("open", "write"):
         opened = refuse if step == "open" else FullDisk
-        monkeypatch.setattr(run_dir, "open", opened, raising=False)
+        monkeypatch.setattr(files, "open", opened, raising=False)
     else:
         monkeypatch.setattr(os, step, refuse)
     with pytest.raises(UserError, match=r"Cannot write .*/file: (Read-only|No space left)"):

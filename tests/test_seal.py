@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from visr import seal
+from visr.disk import seal
+from visr.disk.files import read_json, write_json, write_tensors
 from visr.errors import UserError
-from visr.run_dir import read_json, write_json, write_tensors
 
 CONTENT = {"format": 1, "w": [0.6, 0.8], "name": "goal", "r_squared": 1e-07, "reward": None}
 ARRAYS = {"a": np.arange(5, dtype=np.float32), "b": np.ones((2, 3))}

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from visr.agents.visr import Visr, draw_policies
+from visr.disk.files import write_bytes
 from visr.errors import UserError
 from visr.networks import build, images
-from visr.run_dir import write_bytes
 from visr.tasks.task import Task
 
 _OPSET = 18

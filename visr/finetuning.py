@@ -15,20 +15,16 @@ import torch
 from numpy.typing import NDArray
 
 from visr import config as configuration
-from visr import envs, seal
+from visr import envs
 from visr.agents.visr import Visr
 from visr.config import GRID, FinetuneConfig, RunConfig
+from visr.disk import seal
+from visr.disk.files import read_json, write_json, write_tensors
+from visr.disk.tables import append_rows, forget_rows_after
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 from visr.pretraining import Observer, Status
-from visr.run_dir import (
-    RunDir,
-    append_rows,
-    forget_rows_after,
-    read_json,
-    write_json,
-    write_tensors,
-)
+from visr.run_dir import RunDir
 from visr.tasks import exact, families, protocol
 from visr.tasks.task import Task
 from visr.training import checkpoint, devices

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visr import config as configuration
-from visr import seal
 from visr.config import RunConfig
+from visr.disk import seal
+from visr.disk.files import read_json, write_json, write_tensors
 from visr.errors import UserError
-from visr.run_dir import read_json, write_json, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

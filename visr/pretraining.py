@@ -15,8 +15,9 @@ from visr.agents.diayn import Diayn
 from visr.agents.roster import Agent
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
+from visr.disk.tables import append_rows, forget_rows_after, read_rows
 from visr.errors import UserError, needing
-from visr.run_dir import RunDir, append_rows, forget_rows_after, read_rows
+from visr.run_dir import RunDir
 from visr.tasks import families, portrait, recording, skills
 from visr.training import checkpoint, health
 from visr.training.learner import within

@@ -23,26 +23,20 @@ run.lock                        while somebody writes; it names the process
 from __future__ import annotations
 
 import contextlib
-import csv
-import errno
-import io
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from visr import config as configuration
-from visr import locking, seal
 from visr.config import RunConfig
+from visr.disk import locking, seal
+from visr.disk.files import read_json, reading, write_json, writing
+from visr.disk.tables import read_rows, rows_until
 from visr.errors import UserError
 
 FORMAT = 1
-_LARGEST_JSON = 64 * 1024 * 1024
-_LONGEST_WRITE = 600.0
-"""Seconds that another process may need for one and the same file."""
-_LARGEST_CSV = 1024 * 1024 * 1024
 
 
 class RunDir:
@@ -196,7 +190,7 @@ class RunDir:
         for file in (self.metrics, self.evaluation, self.online):
             with contextlib.suppress(UserError):  # a damaged table must not stop training
                 if file.exists():
-                    checksums[file.name] = seal.of_text(_rows_until(file, num_steps))
+                    checksums[file.name] = seal.of_text(rows_until(file, num_steps))
         return checksums
 
     def changed_tables(self, checkpoint: Path) -> list[Path]:
@@ -250,145 +244,3 @@ def slug(text: str) -> str:
 def evaluation_of(task_file: Path) -> Path:
     """Where the evaluation of a task lives: beside it."""
     return task_file.with_name(f"{task_file.stem}.evaluation.json")
-
-
-@contextlib.contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn a disk that refuses (full, read-only, no permission) into a sentence."""
-    try:
-        yield
-    except OSError as error:
-        reason = error.strerror or str(error).partition("\n")[0]
-        raise UserError(
-            f"Cannot write {path}: {reason}; free some space or choose another place."
-        ) from error
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn a file that cannot be read into a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"Cannot read {path}: {error.strerror or error}; check its name and its permissions."
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is damaged: it is not text; restore it or make it anew.") from None
-
-
-def write_bytes(path: Path, *content: bytes | memoryview) -> None:
-    """All or nothing: a temporary name, synced, renamed, and the directory synced.
-
-    Whoever writes the same file meanwhile waits: nobody renames what another has half-written.
-    """
-    with writing(path):
-        if not path.name:  # such as . or /
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        partial = path.with_name(f"{path.name}.partial")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = locking.take(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.truncate(0)  # of what a killed process left
-                file.writelines(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        finally:
-            locking.let_go(descriptor, partial)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
-
-
-def write_tensors(path: Path, content: bytes) -> None:
-    """A safetensors file, atomically, with a checksum over all of it."""
-    write_bytes(path, *seal.sealed(content))
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Atomically, readable, the same bytes for the same content, and an object with a checksum."""
-    if isinstance(content, dict):
-        content = {**content, seal.KEY: seal.of_json(content)}
-    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-
-
-def read_json(path: Path) -> Any:
-    """A JSON file without its checksum, or a UserError that says what is wrong with it."""
-    with reading(path):
-        if path.stat().st_size > _LARGEST_JSON:
-            raise UserError(f"{path} is larger than {_LARGEST_JSON} bytes; it is not one of ours.")
-        text = path.read_text(encoding="utf-8")
-    try:
-        return seal.unsealed(json.loads(text))
-    except seal.Broken:
-        raise UserError(
-            f"{path} is not as it was written (its checksum does not match): restore it or make it anew; "
-            f'if you changed it yourself, remove its line "{seal.KEY}".'
-        ) from None
-    except (ValueError, RecursionError):
-        raise UserError(f"{path} is damaged: it is not JSON; restore it or make it anew.") from None
-
-
-def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Add rows to a CSV file, with its header if it is new; one begun by an older visr keeps its columns."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    with writing(path):
-        if not path.exists() or path.stat().st_size == 0:
-            writer.writerow(columns)
-        else:
-            known = _header(path)
-            rows = [
-                [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
-            ]
-        writer.writerows(rows)
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(text.getvalue())
-
-
-def _header(path: Path) -> list[str]:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.readline().rstrip("\n").split(",")
-
-
-def read_rows(path: Path) -> list[dict[str, float]]:
-    """A CSV file of numbers; a missing file has no rows, a half-written last line is left out."""
-    reader = csv.DictReader(io.StringIO("".join(whole_lines(path))))
-    try:
-        return [{k: float(v) for k, v in row.items()} for row in reader]
-    except (TypeError, ValueError, AttributeError, csv.Error):
-        raise UserError(
-            f"{path} is damaged: a row does not fit its header; restore it, or move it away."
-        ) from None
-
-
-def forget_rows_after(path: Path, num_steps: int) -> None:
-    """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
-    if path.exists():
-        write_bytes(path, _rows_until(path, num_steps).encode())
-
-
-def _rows_until(path: Path, num_steps: int) -> str:
-    header, *rows = whole_lines(path) or [""]
-    try:
-        kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
-    except ValueError:
-        raise UserError(
-            f"{path} is damaged: a row begins with no count of steps; restore it, or move it away."
-        ) from None
-    return "".join([header, *kept])
-
-
-def whole_lines(path: Path) -> list[str]:
-    """The lines of a text file with their ends, but a half-written last one; none of a missing file."""
-    with reading(path):
-        if not path.exists():
-            return []
-        if path.stat().st_size > _LARGEST_CSV:
-            raise UserError(f"{path} is larger than {_LARGEST_CSV:,} bytes; it is not one of ours.")
-        lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
-    return [line for line in lines if line.endswith("\n")]

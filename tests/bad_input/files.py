@@ -15,7 +15,8 @@ import numpy as np
 import safetensors
 import safetensors.torch
 
-from visr.run_dir import RunDir, read_json
+from visr.disk.files import read_json
+from visr.run_dir import RunDir
 from visr.training import checkpoint
 
 Given = Callable[[Path], None]

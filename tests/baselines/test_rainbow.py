@@ -27,10 +27,11 @@ from visr.baselines.rainbow.learner import Learner
 from visr.baselines.rainbow.memory import Batch
 from visr.cli import main
 from visr.config import RunConfig
+from visr.disk.tables import read_rows
 from visr.networks.dueling import DuelingDistribution, Plan
 from visr.ops import categorical
 from visr.reproduce import lineup
-from visr.run_dir import RunDir, read_rows
+from visr.run_dir import RunDir
 from visr.types import EnvSpec
 
 

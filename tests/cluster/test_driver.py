@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from visr.run_dir import RunDir, read_rows
+from visr.disk.tables import read_rows
+from visr.run_dir import RunDir
 
 COMMAND = [sys.executable, "-m", "visr.cli", "pretrain", "--cluster", "local", "--json"]
 TRAIN = [

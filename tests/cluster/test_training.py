@@ -16,8 +16,9 @@ from visr import pretraining
 from visr.cluster import loop as cluster_loop
 from visr.cluster.loop import ClusterLoop
 from visr.config import GRID
+from visr.disk.tables import read_rows
 from visr.errors import UserError
-from visr.run_dir import RunDir, read_rows
+from visr.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.loop import Loop
 

@@ -13,8 +13,8 @@ import pytest
 
 from tests.explorer.launching import Launched, serving
 from visr import api
+from visr.disk.tables import append_rows
 from visr.explorer import serve
-from visr.run_dir import append_rows
 from visr.tasks.task import Task
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

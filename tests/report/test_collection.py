@@ -22,6 +22,8 @@ from visr import config as configuration
 from visr import games, published, report
 from visr.bench.report import make_runs
 from visr.config import GRID, RunConfig
+from visr.disk.files import write_json
+from visr.disk.tables import append_rows
 from visr.errors import UserError
 from visr.report.collection import (
     contests,
@@ -34,7 +36,7 @@ from visr.report.collection import (
 )
 from visr.report.collection.runs import named_by
 from visr.report.collection.table import Row, Table
-from visr.run_dir import RunDir, append_rows, write_json
+from visr.run_dir import RunDir
 
 UNADAPTED = "@0 (a new task every 40 steps)"
 ATARI, SMALL = ("ALE/Pong-v5", "ALE/Alien-v5"), ("MinAtar/Breakout-v1", "MinAtar/Asterix-v1")

@@ -14,9 +14,11 @@ import pytest
 
 from tests.report.test_report import HOSTILE, Reader, contents, new_run, read
 from visr import report
+from visr.disk.files import write_json
+from visr.disk.tables import append_rows
 from visr.report import load, phase_two, played, recipe, scores
 from visr.report.scores import Published
-from visr.run_dir import RunDir, append_rows, evaluation_of, write_json
+from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.task import Task
 
 GAME = "ALE/MsPacman-v5"  # a random player scores 307.3, a human 6,951.6

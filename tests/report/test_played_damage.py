@@ -11,9 +11,10 @@ import pytest
 from tests.report.test_played import GAME, condition, phase, play_online, train, usual_phase
 from tests.report.test_report import contents, new_run
 from visr import report
+from visr.disk.files import write_json
 from visr.errors import UserError
 from visr.report import load
-from visr.run_dir import RunDir, write_json
+from visr.run_dir import RunDir
 
 
 @pytest.fixture

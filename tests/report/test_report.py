@@ -19,9 +19,11 @@ import safetensors.numpy
 from visr import config as configuration
 from visr import report
 from visr.config import RunConfig
+from visr.disk.files import read_json, write_json
+from visr.disk.tables import append_rows
 from visr.errors import UserError
 from visr.report import curves, load, maps, pictures, recipe
-from visr.run_dir import RunDir, append_rows, evaluation_of, read_json, write_json
+from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.task import Task
 
 FIGURES = ("features.png", "rewards.png", "values.png", "training.png", "optimal.png")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.test_cli import visr
+from visr.disk.files import read_json
 from visr.errors import UserError
-from visr.run_dir import read_json
 from visr.tasks import mixing
 from visr.tasks.task import Task
 

@@ -20,7 +20,9 @@ from typing import Any
 
 import visr
 from visr.cli import main as cli
-from visr.run_dir import RunDir, append_rows, write_json
+from visr.disk.files import write_json
+from visr.disk.tables import append_rows
+from visr.run_dir import RunDir
 
 Damage = Callable[[bytes, random.Random], bytes]
 

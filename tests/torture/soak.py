@@ -21,7 +21,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from visr.run_dir import RunDir, read_rows
+from visr.disk.tables import read_rows
+from visr.run_dir import RunDir
 
 _LOGS = ("metrics.csv", "timing.csv", "online.csv", "evaluation.csv", "tensorboard")
 """They grow, by rows that `log_every` bounds."""

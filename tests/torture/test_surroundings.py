@@ -15,7 +15,9 @@ import pytest
 
 from visr import pretraining
 from visr.cli import main
-from visr.run_dir import RunDir, read_json, read_rows
+from visr.disk.files import read_json
+from visr.disk.tables import read_rows
+from visr.run_dir import RunDir
 
 ROOT = Path(__file__).parent.parent.parent
 TRAIN = "pretrain --preset smoke --num-steps 1280 --evaluate-every 100000 --out {out}"

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from visr import locking
 from visr.cli import main
+from visr.disk import locking
+from visr.disk.files import write_json
 from visr.errors import UserError
-from visr.run_dir import RunDir, write_json
+from visr.run_dir import RunDir
 
 HOLD = """
 import sys
@@ -103,7 +104,7 @@ def write_many(path: Path, letter: str) -> None:
 
 def test_two_writers_of_one_file_never_tear_it(tmp_path: Path):
     """As two `visr infer` with one name do."""
-    from visr.run_dir import read_json
+    from visr.disk.files import read_json
 
     path = tmp_path / "task.json"
     write_json(path, {"text": ""})

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.torture.processes import Ended, visr
-from visr import seal
+from visr.disk import seal
+from visr.disk.files import read_json
 from visr.errors import UserError
-from visr.run_dir import read_json
 
 SMOKE = (
     *("--preset", "smoke", "--height", "7", "--width", "7", "--num-steps", "7680"),

@@ -16,8 +16,9 @@ from gymnasium import spaces
 from tests.conftest import tiny
 from visr import cli, pretraining
 from visr.config import AgentConfig
+from visr.disk.tables import append_rows, read_rows
 from visr.errors import UserError
-from visr.run_dir import RunDir, append_rows, read_rows
+from visr.run_dir import RunDir
 from visr.training import checkpoint, health
 from visr.training.loop import Loop
 

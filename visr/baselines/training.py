@@ -18,13 +18,15 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
-from visr import seal
 from visr.baselines.games import Games
 from visr.config import RunConfig
+from visr.disk import seal
+from visr.disk.files import write_tensors
+from visr.disk.tables import append_rows
 from visr.errors import UserError
 from visr.networks import images
 from visr.networks.build import is_image
-from visr.run_dir import RunDir, append_rows, write_tensors
+from visr.run_dir import RunDir
 
 Model = DQN | PPO
 _PPO_ENVS = 8

@@ -11,8 +11,9 @@ import tyro
 from visr import models
 from visr.commands import options, output, trials
 from visr.config import BASELINES
+from visr.disk.files import write_json
 from visr.errors import UserError
-from visr.run_dir import RunDir, evaluation_of, write_json
+from visr.run_dir import RunDir, evaluation_of
 from visr.tasks import exact
 from visr.tasks.task import Task
 

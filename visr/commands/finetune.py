@@ -11,8 +11,8 @@ import tyro
 
 from visr.commands import options, output
 from visr.config import FinetuneConfig
+from visr.disk.files import read_json
 from visr.errors import UserError
-from visr.run_dir import read_json
 from visr.tasks.task import Task
 
 if TYPE_CHECKING:

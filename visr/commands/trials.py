@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from visr import config as configuration
 from visr.commands import options, output
+from visr.disk.files import write_json
 from visr.errors import UserError
-from visr.run_dir import RunDir, evaluation_of, write_json
+from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.task import Task
 
 if TYPE_CHECKING:

@@ -14,13 +14,15 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from visr import seal
 from visr.config import GRID, RunConfig
+from visr.disk import seal
+from visr.disk.files import read_json
+from visr.disk.tables import whole_lines
 from visr.errors import UserError
 from visr.games import Game, by_id
 from visr.report import phase_two
 from visr.report.phase_two import PhaseTwo
-from visr.run_dir import RunDir, evaluation_of, read_json, whole_lines
+from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
 

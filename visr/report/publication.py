@@ -6,9 +6,10 @@ import math
 from pathlib import Path
 from typing import Any
 
+from visr.disk.files import write_bytes
 from visr.report import load, page, pictures, scores
 from visr.report.load import Record
-from visr.run_dir import RunDir, write_bytes
+from visr.run_dir import RunDir
 
 
 def write(run: Path, out: Path | None = None) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from typing import Any
 from visr import config as configuration
 from visr import pretraining
 from visr.config import BASELINES, RunConfig
+from visr.disk.files import write_json
 from visr.errors import UserError
 from visr.pretraining import Stopped
 from visr.reproduce.plan import Counts
-from visr.run_dir import RunDir, write_json
+from visr.run_dir import RunDir
 
 _PATIENCE = 15.0
 _PROBE_SECONDS = 2.0

@@ -10,10 +10,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from visr import locking, seal
+from visr.disk import locking, seal
+from visr.disk.files import reading, write_bytes, writing
 from visr.errors import UserError
 from visr.reproduce.plan import Job, Plan
-from visr.run_dir import reading, write_bytes, writing
 
 State = Literal["pending", "running", "done", "failed"]
 _STATES = ("pending", "running", "done", "failed")

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from visr import config as configuration
+from visr.disk.files import writing
 from visr.errors import UserError
 from visr.reproduce.ledger import Ledger, Row
 from visr.reproduce.plan import Job, Plan
-from visr.run_dir import RunDir, writing
+from visr.run_dir import RunDir
 
 JOB_FORMAT = 1
 """Of a run's job.json."""

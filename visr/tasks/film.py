@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw
 
 from visr.agents.values import Values
 from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.disk.files import writing
 from visr.errors import UserError
-from visr.run_dir import writing
 from visr.tasks import screens
 from visr.tasks.stage import Stage
 

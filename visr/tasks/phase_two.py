@@ -14,8 +14,9 @@ from visr.agents.diayn import Diayn
 from visr.agents.values import Values
 from visr.agents.visr import Visr
 from visr.config import RunConfig
+from visr.disk.files import write_json
 from visr.errors import UserError
-from visr.run_dir import RunDir, write_json
+from visr.run_dir import RunDir
 from visr.tasks import protocol, skills
 from visr.tasks.episodes import Choice
 from visr.tasks.protocol import Rewarded, Scores

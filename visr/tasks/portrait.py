@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 
 from visr.agents.visr import Visr
+from visr.disk.files import write_tensors
 from visr.ops import sphere
-from visr.run_dir import RunDir, write_tensors
+from visr.run_dir import RunDir
 from visr.tasks import families
 
 NUM_TASKS = 49

@@ -14,12 +14,13 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from visr import envs, seal
+from visr import envs
 from visr.agents.pilot import Pilot
 from visr.agents.visr import Visr
 from visr.config import RunConfig
+from visr.disk import seal
+from visr.disk.files import write_tensors
 from visr.errors import UserError
-from visr.run_dir import write_tensors
 from visr.tasks import expression
 from visr.tasks.episodes import Choice, Moment, play
 from visr.tasks.protocol import own_tasks

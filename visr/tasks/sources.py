@@ -15,8 +15,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from visr.agents.visr import Visr
+from visr.disk.files import reading
 from visr.errors import UserError
-from visr.run_dir import reading
 from visr.tasks.methods import Answer, Comparison, Rewards
 from visr.tasks.protocol import Rewarded
 from visr.tasks.recording import Recording, RewardFunction

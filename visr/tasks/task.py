@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visr.disk.files import read_json, write_json
 from visr.errors import UserError
-from visr.run_dir import read_json, write_json
 
 FORMAT = 1
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite

@@ -14,9 +14,10 @@ import safetensors
 import safetensors.torch
 from torch import Tensor, nn
 
-from visr import seal
+from visr.disk import seal
+from visr.disk.files import write_tensors
 from visr.errors import UserError
-from visr.run_dir import FORMAT, RunDir, write_tensors
+from visr.run_dir import FORMAT, RunDir
 from visr.training.learner import within
 
 log = logging.getLogger("visr")

@@ -12,8 +12,10 @@ from typing import Any, SupportsFloat
 import torch
 from torch import Tensor
 
+from visr.disk.files import writing
+from visr.disk.tables import append_rows
 from visr.errors import UserError
-from visr.run_dir import RunDir, append_rows, writing
+from visr.run_dir import RunDir
 from visr.training import health
 from visr.training.learner import within
 

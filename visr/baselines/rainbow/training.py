@@ -13,11 +13,14 @@ import safetensors.torch
 from torch import Tensor
 
 from visr import config as configuration
-from visr import envs, seal
+from visr import envs
 from visr.baselines.rainbow.agent import Rainbow, greedy, new_network
 from visr.config import RunConfig
+from visr.disk import seal
+from visr.disk.files import write_tensors
+from visr.disk.tables import forget_rows_after
 from visr.errors import UserError
-from visr.run_dir import RunDir, forget_rows_after, write_tensors
+from visr.run_dir import RunDir
 from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
 from visr.training.learner import within

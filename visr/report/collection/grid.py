@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from visr.config import GRID
+from visr.disk.files import reading
 from visr.errors import UserError
 from visr.report import curves, load, style
 from visr.report.collection.drawing import Drawing, colour
@@ -24,7 +25,7 @@ from visr.report.collection.suites import Part, Suite
 from visr.report.collection.table import DASH, Row, Table, fixed
 from visr.report.load import Columns, Floats
 from visr.report.style import Theme
-from visr.run_dir import RunDir, reading
+from visr.run_dir import RunDir
 
 FAMILIES = ("boxes", "goals")
 """Tasks that mean the same to every agent; random w are each agent's own."""

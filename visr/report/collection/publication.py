@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from visr.config import GRID
+from visr.disk.files import write_bytes
 from visr.errors import UserError
 from visr.report import load, pictures
 from visr.report.collection import contests, curves, grid, page, spreads
@@ -22,7 +23,7 @@ from visr.report.collection.runs import Run, Trouble, read
 from visr.report.collection.suites import Suite, sort
 from visr.report.collection.table import Table
 from visr.report.pictures import Picture
-from visr.run_dir import RunDir, write_bytes
+from visr.run_dir import RunDir
 
 _PORTRAIT = ("features", "rewards", "values")
 

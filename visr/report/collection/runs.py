@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from visr.config import GRID
+from visr.disk.files import read_json, reading
 from visr.errors import UserError
 from visr.report import load, phase_two, style
 from visr.report.load import Columns
 from visr.report.phase_two import PhaseTwo
-from visr.run_dir import FORMAT, RunDir, read_json, reading
+from visr.run_dir import FORMAT, RunDir
 
 UNIFORM = "uniform"
 _TAIL = 4096  # bytes that hold the last row of any of our CSV files

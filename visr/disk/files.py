@@ -1,0 +1,99 @@
+"""Whole files, atomically written; what the disk or a reader refuses becomes a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from visr.disk import locking, seal
+from visr.errors import UserError
+
+_LARGEST_JSON = 64 * 1024 * 1024
+_LONGEST_WRITE = 600.0
+"""Seconds that another process may need for one and the same file."""
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a disk that refuses (full, read-only, no permission) into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error).partition("\n")[0]
+        raise UserError(
+            f"Cannot write {path}: {reason}; free some space or choose another place."
+        ) from error
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn a file that cannot be read into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"Cannot read {path}: {error.strerror or error}; check its name and its permissions."
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is damaged: it is not text; restore it or make it anew.") from None
+
+
+def write_bytes(path: Path, *content: bytes | memoryview) -> None:
+    """All or nothing: a temporary name, synced, renamed, and the directory synced.
+
+    Whoever writes the same file meanwhile waits: nobody renames what another has half-written.
+    """
+    with writing(path):
+        if not path.name:  # such as . or /
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        partial = path.with_name(f"{path.name}.partial")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = locking.take(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
+        try:
+            with open(descriptor, "wb", closefd=False) as file:
+                file.truncate(0)  # of what a killed process left
+                file.writelines(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, path)
+        finally:
+            locking.let_go(descriptor, partial)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def write_tensors(path: Path, content: bytes) -> None:
+    """A safetensors file, atomically, with a checksum over all of it."""
+    write_bytes(path, *seal.sealed(content))
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Atomically, readable, the same bytes for the same content, and an object with a checksum."""
+    if isinstance(content, dict):
+        content = {**content, seal.KEY: seal.of_json(content)}
+    write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file without its checksum, or a UserError that says what is wrong with it."""
+    with reading(path):
+        if path.stat().st_size > _LARGEST_JSON:
+            raise UserError(f"{path} is larger than {_LARGEST_JSON} bytes; it is not one of ours.")
+        text = path.read_text(encoding="utf-8")
+    try:
+        return seal.unsealed(json.loads(text))
+    except seal.Broken:
+        raise UserError(
+            f"{path} is not as it was written (its checksum does not match): restore it or make it anew; "
+            f'if you changed it yourself, remove its line "{seal.KEY}".'
+        ) from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path} is damaged: it is not JSON; restore it or make it anew.") from None
