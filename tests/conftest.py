@@ -19,13 +19,26 @@ RAY = ("cluster", "test_docs.py", "test_readme.py", "test_reproduce.py")
 """Only one Ray may run on a machine if tests ask for the one that runs there."""
 
 
-@pytest.hookimpl(tryfirst=True)
+def starts_ray(place: str) -> bool:
+    """Whether a file, or a test by its name, is one of them."""
+    return bool(set(RAY) & set(place.partition("::")[0].split("/")))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file's tests share a process (and so its fixtures); all that start Ray share one."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "ray" if starts_ray(nodeid) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A file's tests share a process (and so its fixtures); all that start Ray share one, and go first."""
-    for item in items:
-        group = "ray" if set(RAY) & set(item.path.parts) else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: not set(RAY) & set(item.path.parts))
+    """What takes longest goes first."""
+    items.sort(key=lambda item: not starts_ray(item.nodeid))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -108,7 +108,8 @@ def test_the_commands_of_a_page_run(page: Path, scene: Path, monkeypatch: pytest
                 continue  # it serves until it is stopped; tests/explorer talk to it
             assert main(smaller(words)) == 0, line
         elif program == "python":
-            known = said_by(ROOT / words[0], "--help")
+            script = words[:2] if words[0] == "-m" else words[:1]
+            known = said_by(*script, "--help")
             assert [w for w in words if w.startswith("--") and w not in known] == [], line
         else:
             assert any(line.startswith(start) for start in NOT_RUN), line
@@ -117,11 +118,9 @@ def test_the_commands_of_a_page_run(page: Path, scene: Path, monkeypatch: pytest
         assert done.returncode == 0, done.stderr.decode()
 
 
-def said_by(script: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, script, *words], capture_output=True, text=True, check=True
-    )
-    return done.stdout
+def said_by(*words: str) -> str:
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def mentioned() -> list[str]:

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from visr.disk import files
 from visr.config import RunConfig
+from visr.disk import files
 from visr.disk.files import read_json, write_bytes, write_json
 from visr.disk.tables import append_rows, forget_rows_after, read_rows
 from visr.errors import UserError
