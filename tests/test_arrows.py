@@ -37,8 +37,9 @@ _ARROWS = {
     "models": "config disk errors run_dir",
     "policy": "agents envs errors tasks",
     "exporting": "agents disk errors networks run_dir tasks",
-    "api": "agents cluster config disk envs errors exporting finetuning models "
-    "ops policy presets pretraining run_dir tasks training types",
+    "run": "agents config envs errors exporting finetuning models ops policy "
+    "pretraining run_dir tasks training types",
+    "api": "cluster config envs errors models policy presets pretraining run run_dir tasks",
     "explorer": "api config disk envs errors ops run_dir tasks",
     "bench": "agents api cluster config disk envs games ops "
     "presets pretraining report run_dir tasks training types",

@@ -87,9 +87,12 @@ class RunDir:
         """Hold the run, as all do who train in it: one process at a time; readers need no leave."""
         with contextlib.ExitStack() as stack:
             with writing(self.path):
-                if not self.path.exists():
-                    self.path.mkdir(parents=True, exist_ok=True)
-                    stack.callback(_remove_if_empty, self.path)
+                new = [place for place in (self.path, *self.path.parents) if not place.exists()]
+                for place in reversed(
+                    new
+                ):  # all that is made here goes again, if nothing comes of it
+                    place.mkdir(exist_ok=True)
+                    stack.callback(_remove_if_empty, place)
                 stack.enter_context(locking.held(self._lock, self._in_use, patience))
             yield
 

@@ -1,0 +1,369 @@
+"""A run in Python: what a pre-trained agent can be asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium.spaces import Discrete
+from numpy.typing import ArrayLike, NDArray
+
+from visr import config as configuration
+from visr import envs, exporting, finetuning, models, policy
+from visr.agents import roster
+from visr.agents.diayn import Diayn
+from visr.agents.visr import Visr
+from visr.config import BASELINES, GRID, RunConfig
+from visr.envs.world import GridWorld
+from visr.errors import UserError, said
+from visr.policy import Policy
+from visr.pretraining import Observer
+from visr.run_dir import RunDir, slug
+from visr.tasks import (
+    exact,
+    families,
+    infer,
+    methods,
+    phase_two,
+    protocol,
+    recording,
+    rewards,
+    skills,
+    sources,
+)
+from visr.tasks.evaluation import Evaluation
+from visr.tasks.recording import RewardFunction
+from visr.tasks.task import Task, direction
+from visr.training import checkpoint, devices
+from visr.training.crew import spec_of
+from visr.training.learner import within
+
+ENV_REWARD = "env"
+"""The reward that the environment itself gives."""
+
+
+class Run:
+    """A pre-trained agent: say what you want, get a policy."""
+
+    def __init__(
+        self, run_dir: RunDir, device: str = "auto", model: models.Card | None = None
+    ) -> None:
+        self.directory, self.model = run_dir, model
+        self.config = run_dir.config() if model is None else model.config
+        if self.config.agent.algorithm in BASELINES:
+            raise UserError(
+                f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which knows one reward only; "
+                "`visr evaluate` plays it, and that is all it does."
+            )
+        self._dialect = envs.dialect(self.config)
+        spec = spec_of(envs.make_vec(self.config, num_envs=1))
+        agent = roster.new(self.config.agent, spec).requires_grad_(False)
+        self.num_steps = _restore(agent, run_dir, model)
+        """The age of the weights: steps of reward-free training."""
+        here = dataclasses.replace(self.config.training, device=device)
+        self.agent = devices.prepared(agent, here)
+        self.world = GridWorld.from_config(self.config.grid) if self.config.env == GRID else None
+
+    @property
+    def visr(self) -> Visr:
+        """The agent, where it is VISR: the one with features that tasks can be inferred in."""
+        if not isinstance(self.agent, Visr):
+            raise UserError(
+                f"{self.path} holds a {self.config.agent.algorithm} agent, which infers no tasks; "
+                "`visr evaluate RUN` plays it where the environment has rewards."
+            )
+        return self.agent
+
+    @property
+    def path(self) -> Path:
+        """Where the run lives; for a model, where what is made with it goes."""
+        return self.directory.path
+
+    def infer(
+        self,
+        reward: str | Path | ArrayLike | RewardFunction,
+        *,
+        method: str = "best",
+        **fields: Any,
+    ) -> Task:
+        """The task that a reward describes; no weight changes.
+
+        On the grid: an array over cells, or one of the command line's forms ("boxes:7", "goal:2,3",
+        "row > 5"); `fields` are `centred`, `ridge` and `whitened`, where they shall differ from the run's.
+        Anywhere: "env", the environment's own reward, met for 50 episodes or 100,000 steps; a function of
+        (observations, actions, next observations) or an expression over observation fields, judged on
+        the recorded sample; an .npz file of observations and rewards. `method` is one of `compare`'s,
+        or "best"; `fields` is `clip_rewards`, for "env".
+        """
+        _ = self.visr  # others have no features that a reward could be expressed in
+        if self.world is None or callable(reward) or is_general(reward):
+            compared = self.compare(reward, **fields)  # pyright: ignore
+            return self.task_of(compared, method, _name_of(reward))
+        world = self.world
+        if method != "best":
+            raise UserError(
+                f"method = {said(method)} is for rewards of steps; for cells give centred, ridge or whitened."
+            )
+        if isinstance(reward, str):
+            wanted = rewards.parse(reward, world)
+        else:
+            wanted = rewards.from_array(reward, world)  # pyright: ignore
+        task = infer.by_regression(
+            families.features(self.visr, world)[world.free],
+            wanted.values[world.free],
+            self._inferring(fields).inference,
+            name=wanted.name,
+            env=self.config.env,
+        )
+        return dataclasses.replace(task, reward=wanted.values)
+
+    def _inferring(self, fields: dict[str, Any]) -> RunConfig:
+        if unknown := set(fields) - set(vars(self.config.inference)):
+            odd = ", ".join(sorted(unknown))
+            raise UserError(
+                f"infer takes centred, ridge, whitened and clip_rewards, but not {odd}."
+            )
+        return configuration.replace(self.config, **fields)
+
+    def compare(
+        self,
+        reward: str | Path | RewardFunction,
+        *,
+        clip_rewards: bool | None = None,
+        **counts: int,
+    ) -> methods.Comparison:
+        """Every method's answer on the same steps; `counts` are `meet_rewards`'s, for "env"."""
+        config, _ = self.config, self.visr
+        clip = config.inference.clip_rewards if clip_rewards is None else clip_rewards
+        if isinstance(reward, str) and reward == ENV_REWARD:
+            self.require_rewards()
+            return methods.compare(sources.from_environment(self.meet_rewards(**counts), clip))
+        if counts or clip_rewards is not None:
+            raise UserError(
+                'clip_rewards and counts belong to the environment\'s own reward, "env".'
+            )
+        if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
+            return methods.compare(sources.from_dataset(Path(reward), self.visr))
+        if not isinstance(reward, str) and not callable(reward):
+            raise UserError(
+                f'{type(reward).__name__} is no reward for {config.env}; give "env", an expression, a '
+                "function or an .npz file."
+            )
+        return methods.compare(sources.from_recording(self.recording(), reward))
+
+    def task_of(self, compared: methods.Comparison, method: str, name: str) -> Task:
+        """One method's answer as a task; "best" is the one that predicts held-out episodes best."""
+        chosen = compared.best if method == "best" else method
+        if chosen not in compared.answers:
+            known = ", ".join(["best", *compared.answers])
+            raise UserError(f"There is no method {method!r} for this reward; there are {known}.")
+        return sources.task_of(compared.answers[chosen], compared, name, self.config.env)
+
+    def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
+        """A task that needs no reward: the random skill of that seed, or the direction w itself, [d]."""
+        d = self.config.agent.num_features
+        if isinstance(which, int):
+            if not 0 <= which < 2**31:
+                raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
+            w = protocol.uniform_tasks(d, which)()
+            return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
+        w = np.asarray(which)
+        if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
+            raise UserError(f"A direction of this run is {d} finite numbers, not {said(which)}.")
+        return direction(w, name or "direction", self.config.env)
+
+    def recording(self) -> recording.Recording:
+        """The reward-free sample that the run keeps; made now if it is not there yet."""
+        path, num_steps = self.directory.recorded, self.config.inference.recorded_steps
+        if path.exists():
+            return recording.load(path)
+        if not recording.is_possible(self.agent.spec.observation_space, num_steps) or not num_steps:
+            raise UserError(
+                f"No sample of {self.config.env} was kept, as its observations are large or recorded_steps "
+                "is 0; use --reward env, or an .npz file of observations and rewards."
+            )
+        recorded = recording.record(self.visr, self.config, num_steps)
+        recording.save(path, recorded)
+        return recorded
+
+    def meet_rewards(
+        self,
+        *,
+        num_episodes: int = protocol.NUM_EPISODES,
+        num_steps: int = protocol.NUM_STEPS,
+        rounds: int = 1,
+        seed: int = 0,
+    ) -> protocol.Rewarded:
+        """See the environment's rewards: a uniform task per episode, or after the first of several rounds
+        a draw from the posterior over w."""
+        configuration.check_value("seed", seed, int)
+        return protocol.meet_rewards(
+            self.agent,
+            self.config,
+            num_episodes=num_episodes,
+            num_steps=num_steps,
+            rounds=rounds,
+            seed=seed,
+        )
+
+    def try_task(
+        self,
+        task: Task,
+        *,
+        num_episodes: int = protocol.NUM_TRIALS,
+        epsilon: float | None = None,
+        gpi: bool | None = None,
+        seed: int = 1,
+    ) -> protocol.Scores:
+        """Raw scores of whole episodes that pursue the task, in any environment."""
+        configuration.check_value("seed", seed, int)
+        if epsilon is not None:
+            configuration.check_value("epsilon", epsilon, float)
+        choice = protocol.always(self._checked(task))
+        return protocol.try_task(
+            self.agent,
+            self.config,
+            task.name,
+            choice,
+            num_episodes=num_episodes,
+            epsilon=epsilon,
+            gpi=gpi,
+            seed=seed,
+        )
+
+    def phase_two(self, **fields: Any) -> phase_two.PhaseTwo:
+        """The paper's second phase: rewards for a little while, regression and search, 30 episodes each."""
+        return phase_two.run(self.agent, self.config, **fields)
+
+    def finetune(
+        self,
+        task: Task,
+        *,
+        name: str | None = None,
+        out: str | Path | None = None,
+        observe: Observer | None = None,
+        **settings: Any,
+    ) -> Run:
+        """RL on the true reward from psi read out at w: a run of its own, whose task is `task`.
+
+        `settings` are `FinetuneConfig`'s: num_steps, from_scratch, learning_rate, ... The reward is the
+        environment's; on the grid, the task's. `run.directory.finetuned` holds the worth before and after.
+
+        >>> better = run.finetune(task, num_steps=100_000)
+        """
+        chosen, task = configuration.finetune_settings(settings), self._checked(task)
+        stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
+        path = self.directory.finetuned_run(stem) if out is None else Path(out)
+        saved = [Task.load(file) for file in self.directory.task_files()]
+        arguments = (path, self.config, self.visr, task, saved, chosen)
+        return Run(finetuning.start(*arguments, observe))
+
+    def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
+        """Write the task's greedy policy as an ONNX file; observations come as networks take them."""
+        return exporting.export(self.visr, self._checked(task), path, gpi, seed)
+
+    def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
+        """A policy that pursues the task: call it with one observation or a batch."""
+        configuration.check_value("epsilon", epsilon, float)
+        gpi = self.config.agent.gpi if gpi is None else gpi
+        return Policy(self.agent, self._checked(task), self._dialect, gpi, epsilon)
+
+    def evaluate(
+        self, task: Task, *, gamma: float = exact.GAMMA, gpi: bool | None = None
+    ) -> Evaluation:
+        """The exact worth of the task's policy for its true reward (grid worlds)."""
+        gpi = self.config.agent.gpi if gpi is None else gpi
+        return families.evaluate(self.visr, self._require_world(), self._checked(task), gamma, gpi)
+
+    def evaluate_families(self, *, gamma: float = exact.GAMMA) -> dict[str, float]:
+        """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
+        self._require_world()
+        exact = families.Evaluator(self.config, gamma)
+        if isinstance(self.agent, Diayn):
+            return skills.exact_scores(self.agent, exact)
+        return exact.scores(self.visr)
+
+    def features(self, observations: ArrayLike) -> NDArray[np.float32]:
+        """phi of each observation: [N, d], unit length."""
+        with torch.inference_mode():
+            return self.visr.phi(self._tensor(observations)).cpu().numpy()
+
+    def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
+        """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
+        states, task = self._tensor(observations), np.asarray(w)
+        batch = states.shape[: states.ndim - len(self.agent.spec.observation_space.shape or ())]
+        d = self.config.agent.num_features
+        if task.dtype.kind not in "iuf" or task.shape not in ((d,), (*batch, d)):
+            raise UserError(
+                f"w has shape {task.shape} and this run has {d} features; give {d} numbers, "
+                "or as many for each observation."
+            )
+        if not np.isfinite(task).all():
+            raise UserError(f"w = {said(task.tolist())} must be finite numbers.")
+        with torch.inference_mode():
+            w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
+            return self.visr.psi(states, w_tensor).cpu().numpy()
+
+    def _tensor(self, observations: ArrayLike) -> torch.Tensor:
+        """Observations [...] as the networks take them; the grid's may be of any shape."""
+        space = self.agent.spec.observation_space
+        if isinstance(space, Discrete):
+            flat = np.asarray(observations)
+            batch, _ = policy.observations(self.agent, self._dialect, flat.reshape(-1))
+            return batch.reshape(flat.shape).to(self.agent.device)
+        batch, is_single = policy.observations(self.agent, self._dialect, observations)
+        return (batch[0] if is_single else batch).to(self.agent.device)
+
+    def require_rewards(self) -> None:
+        """Refuse where the environment has no rewards of its own to meet."""
+        if self.world is not None:
+            raise UserError(
+                f"{GRID} has no rewards of its own to meet; describe one, such as goal:2,3 or boxes:7."
+            )
+
+    def _require_world(self) -> GridWorld:
+        if self.world is None:
+            raise UserError(f"{self.config.env} has no exact model; only {GRID} can do this.")
+        return self.world
+
+    def _checked(self, task: Task) -> Task:
+        if not isinstance(task, Task):
+            raise UserError(f"{said(task)} is no task; `infer` and `skill` make one.")
+        if task.env != self.config.env:
+            raise UserError(
+                f"The task `{task.name}` was made in {task.env} and this run lives in {self.config.env}; "
+                "infer it with this run."
+            )
+        if len(task.w) != (size := self.config.agent.task_size):
+            raise UserError(
+                f"The task `{task.name}` has {len(task.w)} features and this run has "
+                f"{size}; infer it with this run."
+            )
+        return task
+
+
+def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) -> int:
+    """Weights from a run's newest checkpoint or a model; returns their age in steps."""
+    if model is None:
+        return checkpoint.restore_agent(agent, run_dir)
+    tensors = models.weights(model.name)
+    assert isinstance(agent, Visr)  # as `models.pack` saw to
+    with checkpoint.fitting(models.PLACE / f"{model.name}.safetensors"):
+        agent.phi.load_state_dict(within(tensors, "phi."))
+        agent.psi.load_state_dict(within(tensors, "psi."))
+        agent.refresh_target()
+    return model.num_steps
+
+
+def is_general(reward: Any) -> bool:
+    """Whether a reward needs no grid: the environment's own, or a dataset."""
+    if isinstance(reward, Path):
+        return True
+    return isinstance(reward, str) and (reward == ENV_REWARD or reward.lower().endswith(".npz"))
+
+
+def _name_of(reward: Any) -> str:
+    return getattr(reward, "__name__", "function") if callable(reward) else str(reward)
