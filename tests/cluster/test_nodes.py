@@ -33,8 +33,8 @@ def test_two_nodes_in_step_equal_one_machine(tiny: Any):
 
 @pytest.mark.usefixtures("nodes")
 def test_what_ray_costs_is_measured():
-    assert 0 < probe.order_seconds(5) < 1
-    assert 0 < probe.transfer_seconds(10**6, num_at_once=2, num_times=2) < 10
+    assert probe.order_seconds(5) > 0
+    assert probe.transfer_seconds(10**6, num_at_once=2, num_times=2) > 0
 
 
 def test_training_outlives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: Any):
@@ -46,7 +46,7 @@ def test_training_outlives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: A
             (1, lambda: nodes.add_node(num_cpus=2)),
             (3, lambda: None),
         ):
-            deadline, before = time.monotonic() + 200, num_updates
+            deadline, before = time.monotonic() + 600, num_updates
             while loop.actors.num_ready != num_ready or num_updates < before + 5:
                 num_updates += len(next(rounds).metrics)
                 assert time.monotonic() < deadline

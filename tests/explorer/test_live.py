@@ -109,16 +109,16 @@ def test_frames_come_over_a_websocket_at_the_pace_that_was_asked_for(launched: L
     address = f"ws://127.0.0.1:{launched.server.port}/api/live"
     protocols: Any = ["visr", launched.server.token]
     with connect(address, subprotocols=protocols) as live:
-        assert unpacked(live.recv(timeout=30))[0]["step"] == 0
+        assert unpacked(live.recv(timeout=120))[0]["step"] == 0
         live.send(json.dumps({"do": "speed", "value": 60}))
         live.send(json.dumps({"do": "play"}))
         steps = []
         while len(steps) < 20:
-            steps.append(unpacked(live.recv(timeout=30))[0]["step"])
+            steps.append(unpacked(live.recv(timeout=120))[0]["step"])
             live.send(json.dumps({"do": "seen"}))
         assert steps == list(range(1, 21))
         live.send(json.dumps({"do": "nonsense"}))
-        while isinstance(said := live.recv(timeout=30), bytes):
+        while isinstance(said := live.recv(timeout=120), bytes):
             pass
         assert json.loads(said) == {"error": "There is no order 'nonsense'."}
 
@@ -135,7 +135,7 @@ def test_a_page_that_does_not_keep_up_is_waited_for(launched: Launched):
                 frames += 1
         assert frames == 8
         live.send(json.dumps({"do": "seen"}))
-        assert live.recv(timeout=30)
+        assert live.recv(timeout=120)
 
 
 def test_a_run_in_training_is_explored_as_of_its_newest_checkpoint(tmp_path: Path):

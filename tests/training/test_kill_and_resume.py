@@ -38,7 +38,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def wait_for_checkpoint(process: subprocess.Popen[str], run: RunDir, num_steps: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not any(int(p.stem) >= num_steps for p in run.checkpoints()):
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
