@@ -290,7 +290,7 @@ def test_a_damaged_table_is_told_of_in_words_or_is_none_of_ours(atari: Path, con
 def test_runs_of_different_lengths_are_different_curves(atari: Path):
     longer = new_run(atari / "longer", "visr", ATARI[0], 0)
     play(longer, regression=1.0, random=0.0)
-    longer.config_file.write_text(longer.config_file.read_text().replace("3000", "6000"))
+    longer.write_config(configuration.replace(longer.config(), num_steps=6000))
     (suite,) = publication.gather(atari).suites
     assert set(curves.collect(suite).by_agent) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
 

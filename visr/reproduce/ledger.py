@@ -115,6 +115,8 @@ def read(path: Path) -> list[Row]:
         reader = csv.DictReader(io.StringIO(text))
         if missing := set(_COLUMNS) - set(reader.fieldnames or ()):
             raise ValueError(f"it has no column {min(missing)}")
+        if strange := set(reader.fieldnames or ()) - {*_COLUMNS, seal.KEY}:
+            raise ValueError(f"it has a column {min(strange)!r}")
         return [_row(values) for values in reader]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(
