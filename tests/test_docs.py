@@ -66,6 +66,8 @@ def smaller(words: list[str]) -> list[str]:
         return [*words, "--episodes", "1"]
     if verb == "finetune" and "--resume" not in words:
         return [*words, "--num-steps", "640", "--checkpoint-every", "320"]
+    if verb == "reproduce" and words[1] == "grid":  # hours; tests/reproduce run smaller plans
+        return [*words, "--dry-run"]
     if verb == "reproduce":
         words = [word for word in words if word not in ("visr", "nsq-100k")]
         return [*words, "--games", "breakout", "--rewarded-steps", "300", "--trials", "1"]

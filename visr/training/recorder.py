@@ -27,6 +27,7 @@ class Recorder:
 
     def __init__(self, run: RunDir) -> None:
         self._run, self._sums, self._count = run, {}, 0
+        self._config = run.config()  # the file may be removed meanwhile
         self.latest: dict[str, float] = {}
         self.latest_online: dict[str, float] = {}
         self.latest_vitals: dict[str, float] = {}
@@ -57,7 +58,7 @@ class Recorder:
 
     def _watch(self, num_steps: int) -> None:
         """Say once what is wrong, and stop if it stays so, unless the user wants to see it out."""
-        config = self._run.config()
+        config = self._config
         trouble = health.trouble(config.agent, self.latest)
         self.trouble, rows = trouble, self._troubled_rows + 1
         self._troubled_rows = rows if trouble else 0
