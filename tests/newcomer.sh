@@ -21,7 +21,7 @@ for tool in /usr/bin/*; do
 done
 
 bundle=$home/visr.bundle # the repository may lie where only root may look
-git -C "$source" bundle create --quiet "$bundle" HEAD
+git -C "$source" bundle create --quiet "$bundle" HEAD "$(git -C "$source" branch --show-current)"
 chown -R "$name" "$home"
 
 as_newcomer() { (cd "$home" && setpriv --reuid "$name" --regid "$name" --init-groups env -i HOME="$home" PATH="$tools" "$@"); }
