@@ -11,7 +11,7 @@ import pytest
 
 from visr.cluster import probe
 from visr.cluster.loop import ClusterLoop
-from visr.training.loop import Loop
+from visr.training.loop import Loop, Setback
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,10 @@ def test_training_outlives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: A
         ):
             deadline, before = time.monotonic() + 600, num_updates
             while loop.actors.num_ready != num_ready or num_updates < before + 5:
-                num_updates += len(next(rounds).metrics)
+                try:
+                    num_updates += len(next(rounds).metrics)
+                except Setback:  # from which whoever drives the loop goes on: test_training
+                    pytest.skip("Ray had placed the learner on the node that was lost")
                 assert time.monotonic() < deadline
             then()
         row = loop.vitals()

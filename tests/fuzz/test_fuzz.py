@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import random
 import shutil
 from pathlib import Path
@@ -47,10 +48,11 @@ def test_a_fault_is_noticed_and_names_its_input(feed: object, monkeypatch: pytes
 
 def test_memory_that_grows_is_noticed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(run, "MOST_GROWTH", 8.0)
-    kept: list[bytearray] = []
+    kept: list[mmap.mmap] = []
 
     def keep(_: str) -> int:
-        kept.append(bytearray(b"x" * 2**22))  # more than the allocator may still have
+        kept.append(mmap.mmap(-1, 2**22))  # not the allocator's, which may still have some
+        kept[-1].write(b"x" * 2**22)
         return 0
 
     with pytest.raises(Fault, match="memory grew"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -30,8 +29,10 @@ def begin(out: Path) -> subprocess.Popen[bytes]:
 
 def size_of(out: Path) -> int:
     """Something that grows or changes whenever anything happens."""
-    files = [path for path in out.rglob("*") if path.is_file()]
-    return sum(os.stat(path).st_mtime_ns for path in files if path.exists())
+    try:
+        return sum(path.stat().st_mtime_ns for path in out.rglob("*") if path.is_file())
+    except OSError:  # something has just gone: that is a change, too
+        return -1
 
 
 def results(out: Path) -> dict[str, bytes]:
