@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from visr.cli import main
+from visr.disk.files import read_json
 from visr.errors import one_line, said
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eabc\r\n\x00"
@@ -20,7 +21,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
     shutil.copytree(trained, tmp_path / "run")
     assert main(["infer", str(tmp_path / "run"), "--reward", "goal:2,3", "--name", "goal"]) == 0
     file = tmp_path / "run" / "tasks" / "goal.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"name": EVIL, "method": EVIL}))
+    file.write_text(json.dumps(read_json(file) | {"name": EVIL, "method": EVIL}))
     return tmp_path / "run"
 
 
