@@ -11,7 +11,7 @@ from visr import envs, models, presets, pretraining
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
 from visr.policy import Policy
-from visr.run import Run, is_general
+from visr.run import Run
 from visr.run_dir import RunDir
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
@@ -22,7 +22,6 @@ __all__ = [
     "Run",
     "Task",
     "UserError",
-    "is_general",
     "load",
     "pretrain",
     "resume",

@@ -18,7 +18,6 @@ from visr import config as configuration
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import GRID, FinetuneConfig, RunConfig
-from visr.disk import seal
 from visr.disk.files import read_json, write_json, write_tensors
 from visr.disk.tables import append_rows, forget_rows_after
 from visr.envs.world import GridWorld
@@ -128,9 +127,10 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
             if int(piece.stem) > tuner.num_steps:
                 piece.unlink()
             else:
-                tuner.replay.restore(_piece(piece))
+                tuner.replay.restore(checkpoint.tensors(piece, "fine-tune anew"))
     run.set_aside_after(newest)
-    _forget_old(run, plan.settings)
+    run.forget_old_checkpoints()
+    run.forget_old_replay(plan.settings.replay_steps)
     forget_rows_after(run.metrics, tuner.num_steps)
     checkpoint.warn_of_changed_tables(run, newest)
     before = read_json(run.finetuned).get("before")
@@ -227,24 +227,7 @@ def _save(run: RunDir, tuner: FineTuner) -> None:
     if piece := tuner.replay.take_new():
         write_tensors(run.replay_piece(tuner.num_steps), safetensors.torch.save(piece))
     checkpoint.save(run, *tuner.state(), num_steps=tuner.num_steps)
-    _forget_old(run, tuner.settings)
-
-
-def _forget_old(run: RunDir, settings: FinetuneConfig) -> None:
-    """Pieces of replay that no kept checkpoint remembers."""
-    run.forget_old_checkpoints()
-    needed_from = int(run.checkpoints()[0].stem) - settings.replay_steps
-    for old in run.replay_pieces():
-        if int(old.stem) <= needed_from:
-            old.unlink()
-
-
-def _piece(path: Path) -> dict[str, torch.Tensor]:
-    try:
-        seal.check(path)
-        return safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); fine-tune anew.") from None
+    run.forget_old_replay(tuner.settings.replay_steps)
 
 
 def _result(

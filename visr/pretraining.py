@@ -19,7 +19,7 @@ from visr.disk.tables import append_rows, forget_rows_after, read_rows
 from visr.errors import UserError, needing
 from visr.run_dir import RunDir
 from visr.tasks import families, portrait, recording, skills
-from visr.training import checkpoint, health
+from visr.training import checkpoint
 from visr.training.learner import within
 from visr.training.loop import Loop, Setback, TrainingLoop
 from visr.training.recorder import Recorder
@@ -274,7 +274,6 @@ def _go_on(
 
 def _save(run: RunDir, loop: TrainingLoop, recorder: Recorder) -> None:
     tensors, counts = loop.state()
-    health.refuse_broken(within(tensors, "learner."), loop.num_learned_steps)
     tensors |= {f"recorder.{k}": v for k, v in recorder.state().items()}
     checkpoint.save(run, tensors, counts, num_steps=loop.num_learned_steps)
     if not run.config_file.exists():  # somebody cleared up; without it the checkpoint were no run

@@ -41,9 +41,6 @@ from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
 from visr.training.learner import within
 
-ENV_REWARD = "env"
-"""The reward that the environment itself gives."""
-
 
 class Run:
     """A pre-trained agent: say what you want, get a policy."""
@@ -99,7 +96,7 @@ class Run:
         or "best"; `fields` is `clip_rewards`, for "env".
         """
         _ = self.visr  # others have no features that a reward could be expressed in
-        if self.world is None or callable(reward) or is_general(reward):
+        if self.world is None or callable(reward) or sources.is_general(reward):
             compared = self.compare(reward, **fields)  # pyright: ignore
             return self.task_of(compared, method, _name_of(reward))
         world = self.world
@@ -138,7 +135,7 @@ class Run:
         """Every method's answer on the same steps; `counts` are `meet_rewards`'s, for "env"."""
         config, _ = self.config, self.visr
         clip = config.inference.clip_rewards if clip_rewards is None else clip_rewards
-        if isinstance(reward, str) and reward == ENV_REWARD:
+        if isinstance(reward, str) and reward == sources.ENV_REWARD:
             self.require_rewards()
             return methods.compare(sources.from_environment(self.meet_rewards(**counts), clip))
         if counts or clip_rewards is not None:
@@ -356,13 +353,6 @@ def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) ->
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()
     return model.num_steps
-
-
-def is_general(reward: Any) -> bool:
-    """Whether a reward needs no grid: the environment's own, or a dataset."""
-    if isinstance(reward, Path):
-        return True
-    return isinstance(reward, str) and (reward == ENV_REWARD or reward.lower().endswith(".npz"))
 
 
 def _name_of(reward: Any) -> str:

@@ -218,6 +218,13 @@ class RunDir:
         """In order of age."""
         return sorted(p for p in self.replay.glob("*.safetensors") if p.stem.isdecimal())
 
+    def forget_old_replay(self, num_remembered: int) -> None:
+        """Remove pieces of which not even the oldest kept checkpoint remembers anything."""
+        oldest = int(self.checkpoints()[0].stem)
+        for path in self.replay_pieces():
+            if int(path.stem) <= oldest - num_remembered:
+                path.unlink()
+
     def finetuned_run(self, name: str) -> Path:
         """Where fine-tuning under that name lives."""
         return self.path / "finetuned" / name

@@ -63,9 +63,10 @@ def run(args: list[str]) -> int:
     """Infer, save, and say how far to trust it."""
     chosen = options.parse(Options, args, "infer")
     from visr import api
+    from visr.tasks import sources
 
     loaded = api.load(chosen.run, device=chosen.device)
-    if loaded.world is None or api.is_general(chosen.reward):
+    if loaded.world is None or sources.is_general(chosen.reward):
         return _by_comparison(loaded, chosen)
     options.refuse(
         chosen,

@@ -6,7 +6,7 @@ import math
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -22,9 +22,18 @@ from visr.tasks.protocol import Rewarded
 from visr.tasks.recording import Recording, RewardFunction
 from visr.tasks.task import Task
 
+ENV_REWARD = "env"
+"""The reward that the environment itself gives."""
 _LARGEST = 2**30
 """Bytes of a dataset, unpacked."""
 _AT_ONCE = 1024
+
+
+def is_general(reward: Any) -> bool:
+    """Whether a reward needs no grid: the environment's own, or a dataset."""
+    if isinstance(reward, Path):
+        return True
+    return isinstance(reward, str) and (reward == ENV_REWARD or reward.lower().endswith(".npz"))
 
 
 def from_environment(seen: Rewarded, clip: bool) -> Rewards:

@@ -18,13 +18,15 @@ from visr.disk import seal
 from visr.disk.files import write_tensors
 from visr.errors import UserError
 from visr.run_dir import FORMAT, RunDir
+from visr.training import health
 from visr.training.learner import within
 
 log = logging.getLogger("visr")
 
 
 def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_steps: int) -> Path:
-    """Write the checkpoint of that age, then let go of all but the last two."""
+    """Write the checkpoint of that age, if its weights are numbers; then let go of all but the last two."""
+    health.refuse_broken(within(tensors, "learner."), num_steps)
     path = run.checkpoint(num_steps)
     metadata = {
         "visr": json.dumps({"format": FORMAT, **counts}, sort_keys=True),
@@ -62,6 +64,15 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     if counts.pop("format", None) != FORMAT:
         raise UserError(f"{path} comes from another version of visr; use the one that wrote it.")
     return tensors, counts
+
+
+def tensors(path: Path, way_out: str) -> dict[str, Tensor]:
+    """A sealed file of nothing but tensors; damage is a UserError that ends with the way out."""
+    try:
+        seal.check(path)
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); {way_out}.") from None
 
 
 def newest_sound(run: RunDir) -> Sound:

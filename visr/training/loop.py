@@ -140,14 +140,12 @@ class Loop:
 
     def rounds(self) -> Generator[Round]:
         """Act and learn until done; whoever iterates decides when to log, save or stop."""
-        num_threads = torch.get_num_threads()
-        torch.set_num_threads(devices.num_threads(self.config.training))
         torch.set_flush_denormal(True)
         try:
-            while not self.is_done:
-                yield self._round()
+            with devices.threads(self.config.training):
+                while not self.is_done:
+                    yield self._round()
         finally:
-            torch.set_num_threads(num_threads)
             torch.set_flush_denormal(False)
 
     def _round(self) -> Round:

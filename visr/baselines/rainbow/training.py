@@ -5,18 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import safetensors
 import safetensors.torch
-from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
 from visr.baselines.rainbow.agent import Rainbow, greedy, new_network
 from visr.config import RunConfig
-from visr.disk import seal
 from visr.disk.files import write_tensors
 from visr.disk.tables import forget_rows_after
 from visr.errors import UserError
@@ -103,15 +100,7 @@ def _save(run: RunDir, agent: Rainbow, recorder: Recorder) -> None:
     tensors, counts = agent.state()
     tensors |= {f"recorder.{k}": v for k, v in recorder.state().items()}
     checkpoint.save(run, tensors, counts, num_steps=agent.num_steps)
-    _forget_overwritten(run, agent)
-
-
-def _forget_overwritten(run: RunDir, agent: Rainbow) -> None:
-    """Pieces of which not even the older of the two checkpoints remembers anything."""
-    older = int(run.checkpoints()[0].stem)
-    for piece in run.replay_pieces():
-        if int(piece.stem) <= older - agent.memory.size:
-            piece.unlink()
+    run.forget_old_replay(agent.memory.size)
 
 
 def _restore(run: RunDir, agent: Rainbow, recorder: Recorder) -> None:
@@ -127,14 +116,6 @@ def _restore(run: RunDir, agent: Rainbow, recorder: Recorder) -> None:
             path.unlink()
         else:
             with checkpoint.fitting(path):
-                agent.memory.restore(_piece(path))
+                agent.memory.restore(checkpoint.tensors(path, "train anew"))
     for file in (run.metrics, run.timing, run.online):
         forget_rows_after(file, agent.num_steps)
-
-
-def _piece(path: Path) -> dict[str, Tensor]:
-    try:
-        seal.check(path)
-        return safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); train anew.") from None

@@ -125,10 +125,21 @@ def _line_of_row(row: dict[str, str], name: str) -> Line:
     return Line(label, int(row.get("seed", 0)), num_steps, values, {})
 
 
+def _apart(lines: Sequence[Line]) -> tuple[list[Line], list[Line]]:
+    """Those of runs, and what was kept of others."""
+    return [line for line in lines if line.is_run], [line for line in lines if not line.is_run]
+
+
+def _by_label(lines: Sequence[Line]) -> dict[str, list[Line]]:
+    found: dict[str, list[Line]] = {}
+    for line in lines:
+        found.setdefault(line.label, []).append(line)
+    return found
+
+
 def tables(lines: Sequence[Line]) -> list[Table]:
     """Exact fractions of optimal at the end: of runs, and apart from them of what was kept of others."""
-    runs = [line for line in lines if line.is_run]
-    kept = [line for line in lines if not line.is_run]
+    runs, kept = _apart(lines)
     found = [
         _table("grid", "Grid world: fraction of optimal", runs),
         _table("grid_kept", "Grid world: fraction of optimal, kept of other runs", kept),
@@ -140,11 +151,8 @@ def _table(name: str, title: str, lines: Sequence[Line]) -> Table | None:
     """Means over seeds, a row a label."""
     if not lines:
         return None
-    by_label: dict[str, list[Line]] = {}
-    for line in lines:
-        by_label.setdefault(line.label, []).append(line)
     rows = []
-    for label, own in by_label.items():
+    for label, own in _by_label(lines).items():
         seeds = f"{len(own)} seed{'' if len(own) == 1 else 's'}"
         cells = [_fraction([line.last[c] for line in own if c in line.last]) for c in _COLUMNS]
         rows.append(Row((f"{label} steps, {seeds}", *cells), is_ours=True))
@@ -200,8 +208,7 @@ def suite(runs: Sequence[Run]) -> Suite | None:
 
 def over_training(lines: Sequence[Line]) -> list[Drawing]:
     """Fraction of optimal over training: of runs, and apart from them of curves that were kept."""
-    runs = [line for line in lines if line.is_run]
-    kept = [line for line in lines if not line.is_run]
+    runs, kept = _apart(lines)
     drawings = [
         _curves("grid_curves", "Grid world over training", runs),
         _curves("grid_kept_curves", "Grid world over training: curves kept of other runs", kept),
@@ -211,10 +218,7 @@ def over_training(lines: Sequence[Line]) -> list[Drawing]:
 
 def _curves(name: str, title: str, lines: Sequence[Line]) -> Drawing | None:
     """A panel a family, a colour a label."""
-    by_label: dict[str, list[Line]] = {}
-    for line in lines:
-        if line.curve:
-            by_label.setdefault(line.label, []).append(line)
+    by_label = _by_label([line for line in lines if line.curve])
     if not by_label:
         return None
     rows = [
