@@ -114,6 +114,14 @@ _MINATAR: dict[str, object] = {
     "num_envs": 68,
 }
 
+MINATAR_PLUS: dict[str, object] = {
+    "num_features": 16,
+    "task_distribution": "visited",
+    "value_weight": 4.0,
+    "bonus": "rnd",
+}
+"""What `minatar-plus` adds to `minatar`."""
+
 PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "paper": ("the paper's numbers for Atari: every field's default", {}),
     "grid": ("the paper's grid world: d = 5, 38.4M steps", _GRID),
@@ -130,6 +138,10 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "atari-small": ("Atari on a CPU in an afternoon: 2M steps, a small network", _ATARI_SMALL),
     "classic": ("small environments with vectors or states: 2M steps in minutes", _CLASSIC),
     "minatar": ("MinAtar's games: 2M steps", _MINATAR),
+    "minatar-plus": (
+        "minatar and what goes beyond the paper: d = 16, curiosity, tasks of visited states",
+        {**_MINATAR, **MINATAR_PLUS},
+    ),
     "smoke": (
         "seconds: does everything run?",
         {

@@ -11,6 +11,7 @@ portrait.safetensors            what the report draws of phi and psi
 recorded.safetensors            a reward-free sample with its features, where observations are small
 job.json                        which agent of which plan it is, if `visr reproduce` made it
 phase_two.json                  what the rewarded phase came to: raw scores of whole episodes
+adapted.json                    the same of other ways to spend as many rewarded steps, if a plan took them
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
 finetuned/NAME/                 runs of their own: a psi trained further on a task's reward, with
     finetune.json               how, and for which task
@@ -52,6 +53,7 @@ class RunDir:
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"
         self.phase_two = self.path / "phase_two.json"
+        self.adapted = self.path / "adapted.json"
         self.job = self.path / "job.json"
         self.portrait = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
@@ -28,12 +28,12 @@ class Options:
     The ledger in the plan's directory remembers what is done. Agents: visr, visr-no-gpi, rf-visr,
     rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS, pos-nsq, rf-curiosity, idf-curiosity, uniform,
     dqn-STEPS, ppo-STEPS, rainbow-STEPS, der-STEPS (data-efficient Rainbow); STEPS is such as 100k or 10m.
+    Beyond the paper: visr-visited, visr-rnd, visr-particles, visr-forward, visr-inverse, visr-laplacian,
+    visr-metra, visr-dD (D features), visr-plus (all together).
     """
 
-    suite: Annotated[
-        Literal["grid", "minatar", "atari"], tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")
-    ]
-    """grid, minatar or atari: which worlds, and so which preset."""
+    suite: Annotated[plan.Suite, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
+    """grid, minatar or atari: the paper's plan in these worlds; beyond: our additions, on MinAtar."""
     out: str | None = None
     """Directory of the plan, its ledger and its runs; by default runs/reproduce-SUITE."""
     paper: bool = False

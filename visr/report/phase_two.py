@@ -120,10 +120,30 @@ def read(path: Path, env: str) -> PhaseTwo | None:
         ) from None
 
 
-def _phase(content: dict[str, Any]) -> PhaseTwo:
+def read_adapted(path: Path, env: str) -> tuple[Condition, ...]:
+    """Other ways than the paper's that the run's rewarded steps were spent in; none without the file."""
+    if not path.exists():
+        return ()
+    content = read_json(path)
+    try:
+        if content["format"] != FORMAT or content["env"] != env:
+            raise ValueError(f"format {content['format']!r}, {content['env']!r}")
+        return _conditions(content)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(
+            f"{path} does not tell how this run adapted ({error}); move it away, or make it anew with "
+            "`visr reproduce beyond`."
+        ) from None
+
+
+def _conditions(content: dict[str, Any]) -> tuple[Condition, ...]:
     conditions = content["conditions"]
     if not isinstance(conditions, list) or not 1 <= len(conditions) <= _MOST_CONDITIONS:
         raise ValueError(f"conditions is not a list of 1 to {_MOST_CONDITIONS}")
+    return tuple(_condition(condition) for condition in conditions)
+
+
+def _phase(content: dict[str, Any]) -> PhaseTwo:
     return PhaseTwo(
         num_steps=_count(content, "num_steps"),
         num_rewarded_steps=_count(content, "num_rewarded_steps"),
@@ -134,7 +154,7 @@ def _phase(content: dict[str, Any]) -> PhaseTwo:
         clip_rewards=bool(content["clip_rewards"]),
         random_score=_number_or_none(content, "random_score"),
         human_score=_number_or_none(content, "human_score"),
-        conditions=tuple(_condition(condition) for condition in conditions),
+        conditions=_conditions(content),
     )
 
 

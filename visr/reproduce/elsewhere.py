@@ -9,19 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from visr.cluster import jobs as tasks
 from visr.cluster import session
 from visr.reproduce import jobs
 from visr.reproduce.ledger import Ledger, Row
-from visr.reproduce.plan import Job, Plan
+from visr.reproduce.plan import Job, Phase, Plan
 from visr.reproduce.runner import order
 
 
 def run(plan: Plan, ledger: Ledger, where: str, num_jobs: int, note: Callable[[Row], None]) -> None:
-    """Train all that is pending, then evaluate all that is trained; whatever fails does not stop the rest."""
+    """Train all that is pending, then judge all that is trained; whatever fails does not stop the rest."""
     with session.joined(where, session.Needs(num_cpus=num_jobs)):
-        for phase in ("train", "evaluate"):
+        for phase in get_args(Phase):
             ready = [job for job in plan.jobs if job.phase == phase and _is_ready(job, ledger)]
             _run_all(ready, ledger, note)
 

@@ -85,11 +85,15 @@ def probe(config: RunConfig) -> float:
 
 
 def carry_out(told: dict[str, Any]) -> None:
-    """Train or evaluate, as the order says; what is begun already goes on."""
+    """Train, evaluate or adapt, as the order says; what is begun already goes on."""
     if told["phase"] == "train":
         train(RunDir(told["run"]), configuration.from_dict(told["config"]), told["job"])
-    else:
+    elif told["phase"] == "evaluate":
         evaluate(RunDir(told["run"]), Counts(**told["counts"]))
+    else:
+        from visr.reproduce import adapting
+
+        adapting.adapt(RunDir(told["run"]), told["ways"], Counts(**told["counts"]))
 
 
 def _end_with_the_runner() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+from visr import presets
 from visr.errors import UserError
 
 _UNITS = {"k": 1_000, "m": 1_000_000}
@@ -19,9 +20,22 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "idf-curiosity": {"algorithm": "idf-curiosity"},
     "uniform": {"algorithm": "uniform", "num_steps": 1},
 }
+# docs/beyond.md: one addition to VISR each, then all that earned a place together
+_ADDITIONS: dict[str, dict[str, Any]] = {
+    "visr-visited": {"task_distribution": "visited"},
+    "visr-rnd": {"bonus": "rnd"},
+    "visr-particles": {"bonus": "particles"},
+    "visr-forward": {"bonus": "forward"},
+    "visr-inverse": {"objective": "inverse"},
+    "visr-laplacian": {"objective": "laplacian"},
+    "visr-metra": {"objective": "metra"},
+    "visr-plus": presets.MINATAR_PLUS,
+}
 _DATA_EFFICIENT = {"algorithm": "rainbow", "rainbow_recipe": "data-efficient"}
 FORMS = (
     *_PLAIN,
+    *_ADDITIONS,
+    "visr-dD",
     "diayn-K",
     "diayn-K-log-q",
     "nsq-STEPS",
@@ -30,7 +44,14 @@ FORMS = (
     "rainbow-STEPS",
     "der-STEPS",
 )
-"""K is a number of skills; STEPS a budget such as 100k or 10m."""
+"""D is a number of features, K of skills; STEPS a budget such as 100k or 10m."""
+
+Way = Literal["rounds", "fine-tuned", "rounds and fine-tuned", "from scratch"]
+"""To spend the rewarded steps otherwise than the paper: `reproduce.adapting` has each."""
+_WAYS: dict[str, tuple[Way, ...]] = {
+    "visr": ("rounds", "fine-tuned", "from scratch"),
+    "visr-plus": ("rounds and fine-tuned",),
+}
 
 
 @dataclass(frozen=True)
@@ -40,6 +61,8 @@ class Entry:
     name: str
     fields: dict[str, Any]
     """Of the configuration, where they differ from the preset's."""
+    ways: tuple[Way, ...] = ()
+    """What the plan `beyond` has it do besides the paper's rewarded phase."""
 
     @property
     def has_own_budget(self) -> bool:
@@ -49,8 +72,11 @@ class Entry:
 
 def entry(name: str) -> Entry:
     """The agent of that name."""
-    if name in _PLAIN:
-        return Entry(name, _PLAIN[name])
+    plain = _PLAIN | _ADDITIONS
+    if name in plain:
+        return Entry(name, plain[name], _WAYS.get(name, ()))
+    if features := re.fullmatch(r"visr-d(\d{1,4})", name):
+        return Entry(name, {"num_features": int(features[1])})
     if skills := re.fullmatch(r"diayn-(\d{1,6})(-log-q)?", name):
         fields: dict[str, Any] = {"algorithm": "diayn", "num_skills": int(skills[1])}
         if skills[2]:

@@ -16,8 +16,8 @@ from visr.config import GRID, MINATAR, RunConfig
 from visr.errors import UserError
 from visr.reproduce import lineup
 
-Suite = Literal["grid", "minatar", "atari"]
-Phase = Literal["train", "evaluate"]
+Suite = Literal["grid", "minatar", "atari", "beyond"]
+Phase = Literal["train", "evaluate", "adapt"]
 
 _VISR = ("visr", "visr-no-gpi", "rf-visr", "rf-visr-no-gpi", "diayn-5", "diayn-50")
 _REWARD_FREE = ("pos-nsq", "rf-curiosity", "idf-curiosity")
@@ -25,17 +25,29 @@ AGENTS: dict[Suite, tuple[str, ...]] = {
     "grid": _VISR,
     "minatar": (*_VISR, "nsq-100k", "nsq-1m", "nsq-10m", *_REWARD_FREE, "uniform"),
     "atari": (*_VISR, "nsq-100k", "nsq-1m", *_REWARD_FREE, "uniform"),
+    "beyond": (
+        *("visr", "visr-visited", "visr-d64", "visr-rnd", "visr-particles", "visr-forward"),
+        *("visr-inverse", "visr-laplacian", "visr-metra", "rf-visr", "visr-plus"),
+        *("nsq-100k", "nsq-1m", "nsq-10m", "dqn-100k", "dqn-1m", "uniform"),
+    ),
 }
 PAPER_AGENTS = (*_VISR, "nsq-2500k", *_REWARD_FREE, "uniform")
 """NSQ learns for 10M frames there: 2.5M steps."""
 ADAPTING = ("visr", "diayn")
 """Algorithms that can be given a task."""
-_PRESETS: dict[Suite, str] = {"grid": "grid", "minatar": "minatar", "atari": "atari-small"}
+_PRESETS: dict[Suite, str] = {
+    "grid": "grid",
+    "minatar": "minatar",
+    "atari": "atari-small",
+    "beyond": "minatar",
+}
+# MinAtar's games cannot be saved, so a stop falls back to the last checkpoint: let it be near.
+_ON_MINATAR: dict[str, Any] = {"checkpoint_every": 100_000, "curiosity_size": 128}
 _FIELDS: dict[Suite, dict[str, Any]] = {
     "grid": {},
-    # Its games cannot be saved, so a stop falls back to the last checkpoint: let it be near.
-    "minatar": {"checkpoint_every": 100_000, "curiosity_size": 128},
+    "minatar": _ON_MINATAR,
     "atari": {},
+    "beyond": _ON_MINATAR,
 }
 _MINATAR_GAMES = tuple(
     f"{MINATAR}{name}-v1"
@@ -64,6 +76,8 @@ class Job:
     phase: Phase
     config: RunConfig
     counts: Counts
+    ways: tuple[lineup.Way, ...] = ()
+    """Of the phase `adapt`."""
 
     @property
     def game(self) -> str:
@@ -90,6 +104,8 @@ class Job:
         """Of the environment, as far as known before; agents that do not adapt meet no rewards."""
         if self.phase == "train":
             return self.config.training.num_steps
+        if self.phase == "adapt":
+            return len(self.ways) * self.counts.rewarded_steps
         adapts = self.config.agent.algorithm in ADAPTING
         return self.counts.rewarded_steps if adapts else 0
 
@@ -97,8 +113,10 @@ class Job:
     def config_hash(self) -> str:
         """Of every choice that is not the default, so that new fields leave old plans alone."""
         content: dict[str, Any] = {"config": _choices(self.config)}
-        if self.phase == "evaluate":
+        if self.phase != "train":
             content["counts"] = vars(self.counts)
+        if self.ways:
+            content["ways"] = self.ways
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -128,7 +146,6 @@ def make(
     entries = [lineup.entry(name) for name in dict.fromkeys(names)]
     ids = [_game(name, suite) for name in dict.fromkeys(chosen_games)] or list(_all_games(suite))
     counts = counts or counts_of(suite)
-    phases: tuple[Phase, ...] = ("train",) if suite == "grid" else ("train", "evaluate")
     if not seeds:
         raise UserError("--seeds names no seed; give at least one, such as --seeds 0.")
     jobs = []
@@ -137,8 +154,18 @@ def make(
             for entry in entries:
                 config = _config(preset, entry, game, seed, num_steps, _FIELDS[suite])
                 _refuse_aimless(suite, entry, config)
-                jobs += [Job(suite, entry.name, phase, config, counts) for phase in phases]
+                jobs += _jobs(suite, entry, config, counts)
     return Plan(suite, tuple(jobs))
+
+
+def _jobs(suite: Suite, entry: lineup.Entry, config: RunConfig, counts: Counts) -> list[Job]:
+    """Of one run: the grid's are judged while they train, and only `beyond` goes further than the paper."""
+    jobs = [Job(suite, entry.name, "train", config, counts)]
+    if suite != "grid":
+        jobs.append(Job(suite, entry.name, "evaluate", config, counts))
+    if suite == "beyond" and entry.ways:
+        jobs.append(Job(suite, entry.name, "adapt", config, counts, entry.ways))
+    return jobs
 
 
 def _refuse_aimless(suite: Suite, entry: lineup.Entry, config: RunConfig) -> None:
@@ -152,7 +179,8 @@ def _refuse_aimless(suite: Suite, entry: lineup.Entry, config: RunConfig) -> Non
 
 def counts_of(suite: Suite) -> Counts:
     """The paper's; but MinAtar's episodes are short, so there 100,000 steps are truly met."""
-    return Counts(rewarded_episodes=0 if suite == "minatar" else Counts.rewarded_episodes)
+    is_short = suite in ("minatar", "beyond")
+    return Counts(rewarded_episodes=0 if is_short else Counts.rewarded_episodes)
 
 
 def _config(
@@ -172,7 +200,9 @@ def _config(
 def _all_games(suite: Suite) -> tuple[str, ...]:
     if suite == "grid":
         return (GRID,)
-    return _MINATAR_GAMES if suite == "minatar" else tuple(game.id for game in games.all_games())
+    if suite == "atari":
+        return tuple(game.id for game in games.all_games())
+    return _MINATAR_GAMES
 
 
 def _game(name: str, suite: Suite) -> str:

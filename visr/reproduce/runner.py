@@ -137,6 +137,7 @@ def order(job: Job, out: Path) -> dict[str, Any]:
         "run": str(out / job.run),
         "config": configuration.to_dict(job.config),
         "counts": vars(job.counts),
+        "ways": job.ways,
         "job": {
             "format": JOB_FORMAT,
             "suite": job.suite,

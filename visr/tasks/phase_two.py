@@ -111,13 +111,15 @@ def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, An
         "clip_rewards": config.inference.clip_rewards,
         "random_score": game.random if game else None,
         "human_score": game.human if game else None,
-        "conditions": [_condition(scores, result.tasks) for scores in result.scores],
+        "conditions": [
+            condition(scores, result.tasks.get(scores.name)) for scores in result.scores
+        ],
     }
 
 
-def _condition(scores: Scores, tasks: dict[str, Task]) -> dict[str, Any]:
-    normalised, task = scores.human_normalised, tasks.get(scores.name)
-    error = scores.standard_error
+def condition(scores: Scores, task: Task | None) -> dict[str, Any]:
+    """One way to act: its scores, and how well its task explains the rewards."""
+    normalised, error = scores.human_normalised, scores.standard_error
     return {
         "name": scores.name,
         "mean": scores.mean,

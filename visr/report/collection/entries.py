@@ -17,6 +17,7 @@ REGRESSION = "env-regression"
 TOP, MIDDLE, BOTTOM = "top_unsupervised_only", "mid_data_limited_rl", "bottom_rl_with_pretraining"
 """The three parts of the paper's table, as `data/paper_table.csv` names them."""
 RANDOM = "Random"
+FROM_SCRATCH = "Fine-tuning's learner from scratch"
 
 # as `visr reproduce` and as the paper call them
 _ADAPTED = {
@@ -25,6 +26,17 @@ _ADAPTED = {
     "rf-visr": "GPI RF VISR",
     "rf-visr-no-gpi": "RF VISR",
 }
+_ADDITIONS = {
+    "visr-visited": "VISR + visited tasks",
+    "visr-rnd": "VISR + RND bonus",
+    "visr-particles": "VISR + particle bonus",
+    "visr-forward": "VISR + forward-model bonus",
+    "visr-inverse": "VISR, inverse-dynamics phi",
+    "visr-laplacian": "VISR, Laplacian phi",
+    "visr-metra": "VISR, METRA phi",
+    "visr-plus": "VISR+",
+}
+"""Beyond the paper (docs/beyond.md)."""
 _UNREWARDED = {
     "pos-nsq": "Pos Reward NSQ",
     "rf-curiosity": "RF Curiosity",
@@ -32,6 +44,7 @@ _UNREWARDED = {
     UNIFORM: RANDOM,
 }
 _REWARDED = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow", "der": "DER"}
+_FEATURES = re.compile(r"visr-d(\d+)")
 _DIAYN = re.compile(r"diayn-(\d+)(-log-q)?")
 _BUDGET = re.compile(r"(.+)-(\d+(?:\.\d+)?)([km]?)")
 
@@ -73,7 +86,9 @@ class Entry:
 
 def adapted_name(agent: str) -> str | None:
     """The paper's name of an agent that meets rewards after pre-training; None for others."""
-    return _diayn_name(agent) or _ADAPTED.get(agent)
+    features = _FEATURES.fullmatch(agent)
+    wide = f"VISR, d = {features[1]}" if features else None
+    return _diayn_name(agent) or wide or (_ADAPTED | _ADDITIONS).get(agent)
 
 
 def _diayn_name(agent: str) -> str | None:
@@ -137,6 +152,9 @@ def _lines(run: Run) -> list[tuple[Key, Condition]]:
             lines.append((Key(f"{adapted} by search", budget, BOTTOM, steps), condition))
         elif condition.name.startswith(UNADAPTED) and (name := _unadapted_name(run.agent)):
             lines.append((Key(name, "0", TOP, steps), condition))
+    for condition in run.adapted:
+        name = FROM_SCRATCH if condition.name == "from scratch" else f"{adapted}, {condition.name}"
+        lines.append((Key(name, budget, BOTTOM, steps), condition))
     return lines
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from visr import games, published, statistics
-from visr.report.collection.entries import Entry
+from visr.report.collection.entries import FROM_SCRATCH, Entry
 from visr.report.collection.paper_tables import how_much
 from visr.report.collection.suites import Part, Suite, name_of
 from visr.report.collection.table import DASH, Row, Table, fixed
@@ -60,9 +61,12 @@ def _within(value: float, interval: Interval | None) -> str:
     return f"{fixed(value)} [{fixed(interval.low)}, {fixed(interval.high)}]"
 
 
+ALL_TOGETHER = "VISR+, rounds and fine-tuned"
+
+
 @dataclass(frozen=True)
 class Claim:
-    """One of the paper's claims, as a contest of two lines."""
+    """That one line of the table beats another."""
 
     words: str
     better: str
@@ -82,6 +86,18 @@ CLAIMS = (
     Claim("Pre-training beats 100 times as many rewarded steps", "GPI VISR", "NSQ @10M"),
     Claim("What was learnt is worth more than chance", "GPI VISR", "Random @0"),
 )
+BEYOND = (
+    Claim("Rounds beat the paper's single sweep", "GPI VISR, rounds", "GPI VISR"),
+    Claim("Fine-tuning beats inference alone", "GPI VISR, fine-tuned", "GPI VISR"),
+    Claim("Fine-tuning beats search alone", "GPI VISR, fine-tuned", "GPI VISR by search"),
+    Claim("Pre-training helps fine-tuning", "GPI VISR, fine-tuned", FROM_SCRATCH),
+    Claim("All together beat the paper's VISR", ALL_TOGETHER, "GPI VISR"),
+    Claim("All together beat NSQ with as many rewarded steps", ALL_TOGETHER, "NSQ @100k"),
+    Claim("All together beat NSQ with 10 times as many", ALL_TOGETHER, "NSQ @1M"),
+    Claim("All together beat DQN with as many rewarded steps", ALL_TOGETHER, "DQN @100k"),
+    Claim("All together beat DQN with 10 times as many", ALL_TOGETHER, "DQN @1M"),
+)
+"""Ours, of docs/beyond.md."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +112,7 @@ class Contest:
     """Games in which the mean of the first is higher."""
 
 
-def contests(suite: Suite) -> list[Contest]:
+def contests(suite: Suite, which: Sequence[Claim] = CLAIMS) -> list[Contest]:
     """The claims that both sides of were run, on the games that both played."""
     entries: dict[str, Entry] = {}
     for entry in sorted(suite.entries, key=lambda e: e.key.num_steps):
@@ -104,7 +120,7 @@ def contests(suite: Suite) -> list[Contest]:
         if entry.key.interaction != "0":
             entries[entry.key.algorithm] = entry
     found = []
-    for claim in CLAIMS:
+    for claim in which:
         better, worse = entries.get(claim.better), entries.get(claim.worse)
         if better is None or worse is None:
             continue
@@ -126,6 +142,15 @@ def _array(entry: Entry, game: str) -> statistics.Floats:
 
 def claims(suite: Suite) -> Table | None:
     """The paper's claims in plain words; None where no two sides were run."""
+    return _claims(suite, CLAIMS, f"{suite.key}_claims", "the paper's claims")
+
+
+def claims_beyond(suite: Suite) -> Table | None:
+    """Ours."""
+    return _claims(suite, BEYOND, f"{suite.key}_beyond", "what goes beyond the paper")
+
+
+def _claims(suite: Suite, which: Sequence[Claim], name: str, title: str) -> Table | None:
     rows = [
         Row(
             (
@@ -137,13 +162,13 @@ def claims(suite: Suite) -> Table | None:
             ),
             is_ours=True,
         )
-        for c in contests(suite)
+        for c in contests(suite, which)
     ]
     if not rows:
         return None
     return Table(
-        name=f"{suite.key}_claims",
-        title=f"{suite.title}: the paper's claims",
+        name=name,
+        title=f"{suite.title}: {title}",
         caption=(
             "P is the probability that a run of the first beats a run of the second on a game "
             f"drawn at random, ties counting half, with its {100 * statistics.LEVEL:g} % "

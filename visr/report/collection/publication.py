@@ -82,9 +82,10 @@ def _nothing(root: Path, troubles: Sequence[Trouble]) -> str:
 
 def _chapter(suite: Suite) -> Chapter:
     full = [paper.table_1(suite)] if suite.is_normalised else []
-    robust, claims = ours.robust(suite), ours.claims(suite)
+    robust, claims = ours.robust(suite), (ours.claims(suite), ours.claims_beyond(suite))
     folded = [paper.appendix(suite)] if suite.is_normalised else []
-    full += robust[-1:] + ([claims] if claims else [])  # the widest part; the others wait folded
+    full += robust[-1:]  # the widest part; the others wait folded
+    full += [table for table in claims if table is not None]
     folded += robust[:-1]
     by_game = ours.game_scores(suite)
     if by_game is not None:

@@ -13,7 +13,7 @@ from visr.disk.files import read_json, reading
 from visr.errors import UserError
 from visr.report import load, phase_two, style
 from visr.report.load import Columns
-from visr.report.phase_two import PhaseTwo
+from visr.report.phase_two import Condition, PhaseTwo
 from visr.run_dir import FORMAT, RunDir
 
 UNIFORM = "uniform"
@@ -37,6 +37,8 @@ class Run:
     """Reached."""
     frame_skip: int
     phase_two: PhaseTwo | None
+    adapted: tuple[Condition, ...]
+    """Other ways than the paper's to spend the rewarded steps."""
     online: Columns
     evaluation: Columns
     """Exact fractions of optimal, on grid worlds."""
@@ -125,6 +127,7 @@ def _run(path: Path, name: str) -> Run:
         age=max(ages),
         frame_skip=frame_skip,
         phase_two=phase,
+        adapted=() if is_grid else phase_two.read_adapted(run.adapted, env),
         online={} if is_grid else load.online(run.online),
         evaluation=evaluation,
     )

@@ -1,0 +1,99 @@
+"""Other ways than the paper's to spend the rewarded steps, each on as many of them (docs/beyond.md)."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from visr import api, finetuning
+from visr.api import Run
+from visr.config import FinetuneConfig
+from visr.disk.files import write_json
+from visr.reproduce.lineup import Way
+from visr.reproduce.plan import Counts
+from visr.run_dir import RunDir, slug
+from visr.tasks import methods, phase_two, sources
+from visr.tasks.protocol import Scores
+from visr.tasks.task import Task
+
+FORMAT = 1
+_ROUNDS = 5
+"""Of inference: the paper's sweep, then four that draw from the posterior."""
+_INFERRING = 0.5
+"""The share of the steps that goes to inference where fine-tuning takes the rest."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What a way does with its steps."""
+
+    rounds: int = 1
+    inferring: float = 1.0
+    """The share of the steps that infers; the rest fine-tunes."""
+
+
+_PLANS: dict[Way, _Plan] = {
+    "rounds": _Plan(_ROUNDS),
+    "fine-tuned": _Plan(inferring=_INFERRING),
+    "rounds and fine-tuned": _Plan(_ROUNDS, _INFERRING),
+    "from scratch": _Plan(inferring=0.0),
+}
+
+
+def adapt(directory: RunDir, ways: Sequence[Way], counts: Counts) -> None:
+    """Adapt in each way, judge each as the paper's are judged, write adapted.json; a stopped one goes on."""
+    run = api.load(directory.path)
+    content = {
+        "format": FORMAT,
+        "env": run.config.env,
+        "num_steps": run.num_steps,
+        "conditions": [_adapted(run, way, counts) for way in ways],
+    }
+    write_json(directory.adapted, content)
+
+
+def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
+    chosen, seed = _PLANS[way], run.config.training.seed
+    num_inferring = int(chosen.inferring * counts.rewarded_steps)
+    task, spent = _infer(run, num_inferring, chosen.rounds)
+    if chosen.inferring < 1:
+        left = counts.rewarded_steps - spent
+        tuned = _tuned(run, task, way, left)
+        spent += tuned.num_steps
+        scores = tuned.try_task(task, num_episodes=counts.trials, gpi=False, seed=seed + 1)
+    else:
+        scores = run.try_task(task, num_episodes=counts.trials, seed=seed + 1)
+    named: Scores = dataclasses.replace(scores, name=way)
+    return {**phase_two.condition(named, task), "num_rewarded_steps": spent}
+
+
+def _infer(run: Run, num_steps: int, rounds: int) -> tuple[Task, int]:
+    """The task that `best` finds, and the steps it took; without a reward in them any task will do."""
+    seed = run.config.training.seed
+    if not num_steps:
+        return run.skill(seed), 0
+    seen = run.meet_rewards(num_episodes=num_steps, num_steps=num_steps, rounds=rounds, seed=seed)
+    if not seen.reward.any():
+        return run.skill(seed), len(seen.reward)
+    met = sources.from_environment(seen, run.config.inference.clip_rewards)
+    compared = methods.compare(met)
+    return run.task_of(compared, "best", sources.ENV_REWARD), len(seen.reward)
+
+
+def _tuned(run: Run, task: Task, way: Way, num_steps: int) -> Run:
+    """Fine-tuned, in a run of its own within the run, for as many whole rounds as the steps hold."""
+    place = RunDir(run.directory.finetuned_run(slug(way)))
+    if place.checkpoints():
+        return api.load(finetuning.resume(place.path).path)
+    shutil.rmtree(place.path, ignore_errors=True)  # killed before it had anything to go on from
+    a_round = FinetuneConfig.num_envs * FinetuneConfig.unroll_length
+    return run.finetune(
+        task,
+        out=place.path,
+        num_steps=max(num_steps // a_round, 1) * a_round,
+        from_scratch=way == "from scratch",
+        seed=run.config.training.seed,
+    )
