@@ -68,6 +68,24 @@ def smaller(words: list[str]) -> list[str]:
         return [*words, "--num-steps", "640", "--checkpoint-every", "320"]
     if verb == "reproduce" and words[1] == "grid":  # hours; tests/reproduce run smaller plans
         return [*words, "--dry-run"]
+    if verb == "reproduce" and words[1] == "beyond":  # tests/reproduce/test_beyond.py does more
+        only = [
+            "--only",
+            "uniform",
+            "--seeds",
+            "0",
+            "--games",
+            "breakout",
+            "--rewarded-steps",
+            "300",
+        ]
+        return [
+            *words[:2],
+            *only,
+            "--trials",
+            "1",
+            *(["--dry-run"] if "--dry-run" in words else []),
+        ]
     if verb == "reproduce":
         words = [word for word in words if word not in ("visr", "nsq-100k")]
         return [*words, "--games", "breakout", "--rewarded-steps", "300", "--trials", "1"]
