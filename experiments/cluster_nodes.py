@@ -1,55 +1,71 @@
 """The same learning on several nodes as on one machine? Several Ray nodes on this one, and a grid world.
 
-    python experiments/cluster_nodes.py --num-steps 1000000 --out runs/nodes
+    python experiments/cluster_nodes.py --seeds 0 1 2 --json results/cluster_nodes.json
 
-Trains the preset `demo` alone, on 2 nodes in rounds, and on 2 and 4 nodes with actors that never wait for
-each other, and prints each run's exact fractions of optimal.
+Trains the preset `demo` alone, on 2 and 4 nodes in rounds, and on 2 and 4 nodes with actors that never
+wait for each other, and prints the exact fractions of optimal of each; runs that are there are not made again.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import shutil
 from pathlib import Path
 
 from visr import config as configuration
 from visr import presets, pretraining
 from visr.cluster import probe
 from visr.config import RunConfig
+from visr.run_dir import RunDir
 
-_ASYNCHRONOUS = {"num_actor_groups": 4, "max_staleness": 8}
+_APART = {"num_actor_groups": 4, "max_staleness": 8}
+_WAYS: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
+    "one machine": ((), {}),
+    "2 nodes, in rounds": ((2, 1), {}),
+    "4 nodes, in rounds": ((1, 1, 1, 1), {"num_actor_groups": 3}),
+    "one machine, 3 groups": ((), {"num_actor_groups": 3}),
+    "2 nodes, max_staleness 8": ((3, 2), _APART),
+    "4 nodes, max_staleness 8": ((2, 1, 1, 1), _APART),
+}
+"""CPUs of every node, and what differs from the preset; three groups and a learner fill four nodes."""
 
 
 def main() -> None:
-    """Train four times, print once."""
+    """Train what is not there yet, print everything."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--num-steps", type=int, default=1_000_000)
-    parser.add_argument("--out", default="runs/nodes")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+", choices=list(_WAYS), default=list(_WAYS))
+    parser.add_argument("--out", type=Path, default=Path("runs/nodes"))
+    parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    fields = {"num_steps": options.num_steps, "phi_num_steps": 0, "num_processes": 1}
-    fields |= {"evaluate_every": options.num_steps, "checkpoint_every": options.num_steps}
+    steps = options.num_steps
+    fields = {"num_steps": steps, "phi_num_steps": 0, "num_processes": 1}
+    fields |= {"evaluate_every": steps, "checkpoint_every": steps}
     config = configuration.replace(presets.get("demo"), **fields)
-    apart = configuration.replace(config, **_ASYNCHRONOUS)
-    out = Path(options.out)
-    shutil.rmtree(out, ignore_errors=True)
-    result = {"one machine": _train(out / "alone", config, None)}
-    with probe.nodes(2, 1):
-        result["2 nodes, in rounds"] = _train(out / "rounds", config, "auto")
-    with probe.nodes(3, 2):
-        result["2 nodes, max_staleness 8"] = _train(out / "two", apart, "auto")
-    with probe.nodes(2, 1, 1, 1):
-        result["4 nodes, max_staleness 8"] = _train(out / "four", apart, "auto")
-    print(json.dumps(result, indent=2))
+    result: dict[str, dict[str, dict[str, float]]] = {}
+    for seed in options.seeds:
+        for name in options.only:
+            path = options.out / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}"
+            found = _trained(path, configuration.replace(config, seed=seed), *_WAYS[name])
+            result.setdefault(name, {})[f"seed {seed}"] = found
+            print(f"{name}, seed {seed}: {found}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def _train(path: Path, config: RunConfig, cluster: str | None) -> dict[str, float]:
-    run = pretraining.start(path, config, cluster=cluster)
-    row = run.last_row(run.evaluation)
-    wanted = ("num_steps", "span", "boxes", "goals")
-    vitals = run.last_row(run.vitals)
+def _trained(
+    path: Path, config: RunConfig, nodes: tuple[int, ...], fields: dict[str, int]
+) -> dict[str, float]:
+    config = configuration.replace(config, **fields)
+    if not path.exists():
+        with probe.nodes(*nodes) if nodes else contextlib.nullcontext():
+            pretraining.start(path, config, cluster="auto" if nodes else None)
+    run = RunDir.open(path)
+    row, vitals = run.last_row(run.evaluation), run.last_row(run.vitals)
     stale = {k: vitals[k] for k in ("staleness", "max_staleness") if k in vitals}
-    return {name: round(row[name], 4) for name in wanted} | stale
+    return {name: round(row[name], 4) for name in ("num_steps", "span", "boxes", "goals")} | stale
 
 
 if __name__ == "__main__":

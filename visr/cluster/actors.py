@@ -6,11 +6,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import ray
 
 from visr.cluster.hosts import ActorHost, Weights
 from visr.cluster.queue import Waiting
-from visr.cluster.seat import Seat
+from visr.cluster.seat import Seat, hosted
 from visr.cluster.vitals import Vitals
 from visr.config import RunConfig
 from visr.training.crew import group_seeds, group_sizes
@@ -23,7 +22,7 @@ class Actors:
         self._config, self._vitals = config, vitals
         self._sizes, self._seeds = group_sizes(config), group_seeds(config)
         self._age, self._era = 0, 0
-        self._host = ray.remote(ActorHost)
+        self._host = hosted(ActorHost)
         timeout = config.cluster.unroll_timeout
         self.seats = [
             Seat(f"Actor {group}", partial(self._spawn, group), timeout)

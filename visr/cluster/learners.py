@@ -8,7 +8,7 @@ import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
 from visr.cluster.hosts import LearnerHost, Weights
-from visr.cluster.seat import is_loss, reason
+from visr.cluster.seat import hosted, is_loss, reason
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.training.loop import Setback
@@ -19,7 +19,7 @@ class Learners:
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
-        self._host = ray.remote(LearnerHost)
+        self._host = hosted(LearnerHost)
         self.handles: list[Any] = []
         self.pids: list[int] = []
         self.pending: list[Any] = []

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import ray
-
 from visr.cluster.hosts import RewardedHost, Weights
-from visr.cluster.seat import Seat
+from visr.cluster.seat import Seat, hosted
 from visr.config import RunConfig
 
 
@@ -15,7 +13,7 @@ class RewardedSeat:
     """Plays when it is told to; whoever replaces it begins with no memory of rewards."""
 
     def __init__(self, config: RunConfig) -> None:
-        host, cluster = ray.remote(RewardedHost), config.cluster
+        host, cluster = hosted(RewardedHost), config.cluster
         resources = {"num_cpus": cluster.cpus_per_actor, "num_gpus": cluster.gpus_per_actor}
         self.seat = Seat(
             "The rewarded actor",

@@ -18,6 +18,11 @@ _MOST_FAILURES = 3
 """In a row, without anything achieved: then it is not bad luck."""
 
 
+def hosted(host: type) -> Any:
+    """A class as a Ray actor whose calls leave no record with Ray's head: millions of them would fill it."""
+    return ray.remote(enable_task_events=False)(host)  # pyright: ignore[reportCallIssue]
+
+
 class Seat:
     """Starts its occupant, gives it one order at a time, and notices when nothing comes back.
 
