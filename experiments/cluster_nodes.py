@@ -3,7 +3,7 @@
     python experiments/cluster_nodes.py --seeds 0 1 2 --json results/cluster_nodes.json
 
 Trains the preset `demo` alone, on 2 and 4 nodes in rounds, and on 2 and 4 nodes with actors that never
-wait for each other, and prints the exact fractions of optimal of each; runs that are there are not made again.
+wait for each other, and prints the exact fractions of optimal of each; runs that exist are kept.
 """
 
 from __future__ import annotations
