@@ -22,7 +22,7 @@ from visr.tasks.task import Task
 FORMAT = 1
 _ROUNDS = 5
 """Of inference: the paper's sweep, then four that draw from the posterior."""
-_INFERRING = 0.5
+_INFERRING = 0.2
 """The share of the steps that goes to inference where fine-tuning takes the rest."""
 
 
