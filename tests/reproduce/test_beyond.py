@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,27 @@ def test_the_paper_s_plans_know_nothing_of_it():
 def test_a_plan_made_before_keeps_its_hashes():
     jobs = plan.make("minatar", only=["visr"], chosen_games=["breakout"], seeds=[0]).jobs
     assert [job.config_hash for job in jobs] == ["d811f7a2ac45ae1c", "c14a18434a09de0b"]
+
+
+def test_the_report_of_the_run_tells_of_them_too(done: Path, tmp_path: Path):
+    assert main(["report", str(run_of(done, "visr").path), "--out", str(tmp_path / "report")]) == 0
+    page = next((tmp_path / "report").glob("*.html")).read_text()
+    assert "Otherwise spent" in page
+    assert "<bdi>from scratch</bdi>" in page
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"format": 2}', '{"format": 1, "env": "x", "conditions": []}']
+)
+def test_a_damaged_file_of_it_is_a_sentence(
+    done: Path, tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+):
+    run = RunDir(tmp_path / "run")
+    shutil.copytree(run_of(done, "visr").path, run.path, ignore=shutil.ignore_patterns("finetuned"))
+    run.adapted.write_text(text)
+    assert main(["report", str(run.path)]) == 2
+    said = capsys.readouterr().err
+    assert (said.count("\n"), "adapted.json" in said) == (1, True), said
 
 
 def test_the_report_has_a_line_for_every_way(done: Path, tmp_path: Path):

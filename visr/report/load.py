@@ -21,7 +21,7 @@ from visr.disk.tables import whole_lines
 from visr.errors import UserError
 from visr.games import Game, by_id
 from visr.report import phase_two
-from visr.report.phase_two import PhaseTwo
+from visr.report.phase_two import Condition, PhaseTwo
 from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
@@ -70,6 +70,8 @@ class Record:
     online: Columns
     evaluation: Columns
     phase_two: PhaseTwo | None
+    adapted: tuple[Condition, ...]
+    """Other ways than the paper's to spend the rewarded steps."""
     portrait: Portrait | None
     tasks: tuple[SavedTask, ...]
 
@@ -120,6 +122,7 @@ def record(path: Path) -> Record:
         online={} if is_grid else online(run.online),
         evaluation=columns(run.evaluation),
         phase_two=None if is_grid else phase_two.read(run.phase_two, config.env),
+        adapted=() if is_grid else phase_two.read_adapted(run.adapted, config.env),
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
     )

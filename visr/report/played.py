@@ -33,10 +33,22 @@ def phase_two(record: Record, picture: Picture | None) -> str:
         f"<p>{text(why)} {text(_told(phase))}</p>\n",
         f"<p><strong>{text(verdict(phase))}</strong></p>\n",
         _outdated(record, phase),
-        _table(phase),
+        _table(phase.conditions),
         f'<p class="muted">{text(_reading(phase))}</p>\n',
         elements.figure(picture, wide=True),
+        _otherwise(record.adapted),
     )
+
+
+def _otherwise(adapted: tuple[Condition, ...]) -> str:
+    """What `visr reproduce beyond` had it do besides."""
+    if not adapted:
+        return ""
+    words = (
+        "As many rewarded steps, spent in ways beyond the paper's. Rounds infer again and again and act on "
+        "what they know; fine-tuning changes psi, from scratch with fresh weights."
+    )
+    return f"<h3>Otherwise spent</h3>\n<p>{text(words)}</p>\n{_table(adapted)}"
 
 
 def _told(phase: PhaseTwo) -> str:
@@ -80,11 +92,11 @@ def _outdated(record: Record, phase: PhaseTwo) -> str:
     return elements.note(words, recipe.evaluate(record))
 
 
-def _table(phase: PhaseTwo) -> str:
-    has_human = any(condition.human_normalised is not None for condition in phase.conditions)
+def _table(conditions: tuple[Condition, ...]) -> str:
+    has_human = any(condition.human_normalised is not None for condition in conditions)
     columns = {"Acting with": False, "Mean score": True}
     columns |= {"Human-normalised": True, "At 75 %": True, "At 100 %": True} if has_human else {}
-    rows = [_row(condition, has_human) for condition in phase.conditions]
+    rows = [_row(condition, has_human) for condition in conditions]
     return elements.table({**columns, "R² of φ·w": True}, rows)
 
 
