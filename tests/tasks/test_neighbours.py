@@ -64,6 +64,17 @@ def test_the_best_method_is_the_one_whose_neighbours_returned_most():
     assert "held-out episodes that pursued tasks near its w" in found.words[-1]
 
 
+def test_where_judges_tell_no_difference_all_episodes_together_decide():
+    # as in MountainCar: three episodes of a thousand reach the hill, and none of them is held out
+    seen = episodes(1_000, noise=0)
+    near = [i for i in np.argsort(-(seen.w @ GOOD)) if i % neighbours.HELD_OUT != 3][:3]
+    seen.returns[:] = -200.0
+    seen.returns[near] = -150.0
+    found = compared(seen)
+    assert found.best == methods.SMOOTHED
+    assert found.answers[found.best].w @ GOOD > 0.9
+
+
 def test_the_judges_took_no_part_in_the_choice():
     seen = episodes(400, noise=1)
     before = compared(seen).answers

@@ -22,6 +22,9 @@ _HELD_OUT = 4
 """Every fourth block of episodes is held out."""
 _MOST_BLOCKS = 200
 _RESAMPLES = 200
+_SAME = 1e-9
+"""A relative difference that rounding alone can make."""
+SMOOTHED = "smoothed search"
 _LARGEST = 1e12
 """Of a reward: its square still has room in the sums."""
 
@@ -92,7 +95,7 @@ def compare(rewards: Rewards) -> Comparison:
     if rewards.tried:
         answers["random search"] = _search(rewards.tried, blocks)
     if len(rewards.tried) >= neighbours.ENOUGH:
-        answers["smoothed search"] = _smoothed_search(rewards.tried, blocks)
+        answers[SMOOTHED] = _smoothed_search(rewards.tried, blocks)
         answers = _judged(answers, rewards.tried)
     if not answers:
         raise UserError(
@@ -110,6 +113,9 @@ def _best(answers: dict[str, Answer]) -> str:
     """By the returns of neighbours where there are enough; else by R^2, or by search where that is little."""
     expected = {n: a.expected_return for n, a in answers.items() if a.expected_return is not None}
     if expected:
+        values = np.array(list(expected.values()))
+        if len(values) > 1 and np.ptp(values) <= _SAME * np.abs(values).max():
+            return SMOOTHED  # those held out tell no difference; it alone has asked all of them
         return max(expected, key=lambda name: expected[name])
     best = max(answers, key=lambda name: answers[name].r_squared)
     explains = answers[best].r_squared >= advice.LITTLE
