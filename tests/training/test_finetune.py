@@ -101,6 +101,30 @@ def test_chance_gives_way_to_q_from_scratch_only(
     assert seen == [1.0, 0.05]
 
 
+def test_a_sweep_pursues_many_tasks_and_teaches_only_one(
+    pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
+):
+    pursued: list[torch.Tensor] = []
+    collect = Actor.collect
+
+    def spy(self: Actor, *others: Any, **more: Any) -> Unroll:
+        unroll = collect(self, *others, **more)
+        pursued.append(unroll.w)
+        return unroll
+
+    monkeypatch.setattr(Actor, "collect", spy)
+    fine = tuner(pretrained, task, sweep_steps=160)
+    w = torch.as_tensor(task.w, dtype=torch.float32)
+    for swept in (True, False):
+        unroll = fine._act()
+        fine.num_steps += unroll.num_steps
+        assert len(pursued[-1].unique(dim=0)) == (8 if swept else 1)
+        assert torch.equal(unroll.w, w.expand(8, -1))
+        assert task.reward is not None
+        expected = task.reward[unroll.observation[1:].numpy()]
+        np.testing.assert_allclose(unroll.reward.numpy(), expected, rtol=1e-6)
+
+
 def test_rewards_are_taken_in_the_unit_of_phi_along_w(pretrained: visr.Run, task: Task):
     # A reward that is exactly 3 phi . w + 2: the unit is 3, the rest 2 / 3 per step.
     states = np.arange(pretrained.agent.spec.observation_space.n)  # pyright: ignore

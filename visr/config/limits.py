@@ -50,6 +50,7 @@ _AT_LEAST: dict[str, float] = {
     "updates_per_round": 1,
     "replay_steps": 1,
     "gpi_steps": 0,
+    "sweep_steps": 0,
     "exploration_steps": 0,
     "max_staleness": 0,
     "publish_every": 1,

@@ -303,6 +303,8 @@ class FinetuneConfig:
     """Updates between copies into the target network."""
     epsilon: float = 0.05
     """Probability of a random action."""
+    sweep_steps: int = 0
+    """Steps at first that pursue new random tasks, as in pre-training: varied experience to learn from."""
     gpi_steps: int = 10_000
     """Steps at first that act by GPI over w and the run's saved tasks, with psi as pre-trained."""
     exploration_steps: int = 10_000

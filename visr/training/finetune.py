@@ -87,8 +87,14 @@ class FineTuner:
         return {**report, "loss": float(torch.stack(losses).mean())}
 
     def _act(self) -> Unroll:
-        """At first by GPI over saved tasks with psi as it came; later by Q; from scratch from chance to Q."""
-        settings, consults = self.settings, self.num_steps < self.settings.gpi_steps
+        """By random tasks, then by GPI over saved ones, with psi as it came; later by Q.
+
+        From scratch: from chance to Q.
+        """
+        settings, age = self.settings, self.num_steps - self.settings.sweep_steps
+        if age < 0 and not settings.from_scratch:
+            return self._sweep()
+        consults = age < settings.gpi_steps
         if settings.from_scratch or not consults:
             self.actor.refresh(self.agent.psi)
         epsilon = settings.epsilon
@@ -96,10 +102,19 @@ class FineTuner:
             left = max(0.0, 1 - self.num_steps / settings.exploration_steps)
             epsilon = max(epsilon, left)
         policies = self._policies if consults and not settings.from_scratch else self._w[None]
-        unroll = self.actor.collect(self._w, policies=policies, epsilon=epsilon)
-        if self._cells is not None:
-            unroll = unroll._replace(reward=self._cells[unroll.observation[1:]])
-        return unroll
+        return self._rewarded(self.actor.collect(self._w, policies=policies, epsilon=epsilon))
+
+    def _sweep(self) -> Unroll:
+        """A task of its own for every environment; w learns from it all the same, as Q-learning does."""
+        unroll = self.actor.collect(epsilon=self.settings.epsilon)
+        w = self._w.expand(unroll.num_unrolls, -1).contiguous()
+        return self._rewarded(unroll._replace(w=w))
+
+    def _rewarded(self, unroll: Unroll) -> Unroll:
+        """On the grid the reward is the task's, cell by cell."""
+        if self._cells is None:
+            return unroll
+        return unroll._replace(reward=self._cells[unroll.observation[1:]])
 
     @torch.no_grad()
     def _take_unit(self) -> None:
