@@ -253,6 +253,7 @@ PLACES = [
     Case("skills of a page", "explore run --skills 3", "--skills", "leave it out"),
     Case("host of numbers", "explore run --host 300.300.300.300", "300.300.300.300", "choose another"),
     Case("report of nothing", "report ''", "empty", "name a run"),
+    Case("report of a model", "report pretrained:grid", "pretrained:grid", "visr evaluate pretrained:grid"),
     Case("report of a file", "report f", "f", "visr pretrain", text("f", "mine")),
     Case("mixture onto a directory", "task mix task.json 1 --out run", "run", "another place",
          task_with()),

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import tyro
 
+from visr import models
 from visr.commands import options, output
 from visr.errors import UserError
 
@@ -34,6 +35,11 @@ def run(args: list[str]) -> int:
     if not chosen.run:  # such as an unset variable's: the working directory was hardly meant
         raise UserError(
             "The directory's name is empty; name a run, or . for the directory you are in."
+        )
+    if models.is_model(chosen.run):
+        raise UserError(
+            f"{chosen.run} comes without the record of its training, so there is nothing to draw; "
+            f"`visr evaluate {chosen.run}` plays it, `visr explore {chosen.run}` shows its skills."
         )
     from visr import report
 
