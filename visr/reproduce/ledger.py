@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from visr.disk import locking, seal
-from visr.disk.files import reading, write_bytes, writing
+from visr.disk.files import read_bytes, reading, write_bytes, writing
 from visr.errors import UserError
 from visr.reproduce.plan import Job, Plan
 
 State = Literal["pending", "running", "done", "failed"]
 _STATES = ("pending", "running", "done", "failed")
+_LARGEST = 64 * 1024 * 1024
 _PATIENCE = 15.0
 """Seconds in which the jobs of a killed plan notice and end."""
 
@@ -110,7 +111,7 @@ def read(path: Path) -> list[Row]:
     if not path.exists():
         return []
     with reading(path):
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path, _LARGEST).decode("utf-8")
     try:
         reader = csv.DictReader(io.StringIO(text))
         if missing := set(_COLUMNS) - set(reader.fieldnames or ()):
