@@ -118,6 +118,17 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
         return _resume(run, observe)
 
 
+def refuse_other(path: Path, task: Task, settings: FinetuneConfig) -> None:
+    """What is there must be a fine-tuning for this task, with these settings."""
+    plan = _Plan.load(RunDir.open(path))
+    if plan.settings != settings or not _is_alike(plan.task.w, task.w):
+        raise UserError(f"{path} was fine-tuned for another task or with other settings.")
+
+
+def _is_alike(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    return a.shape == b.shape and np.allclose(a, b, atol=1e-6)
+
+
 def _resume(run: RunDir, observe: Observer | None) -> RunDir:
     config, plan, before = run.config(), _Plan.load(run), _before(run)
     _require_reward(config, plan.task)

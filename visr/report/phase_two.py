@@ -131,8 +131,8 @@ def read_adapted(path: Path, env: str) -> tuple[Condition, ...]:
         return _conditions(content)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
-            f"{path} does not tell how this run adapted ({error}); move it away, or make it anew with "
-            "`visr reproduce beyond`."
+            f"{path} does not tell how this run adapted ({error}); move it away, and the same "
+            "`visr reproduce beyond` makes it anew."
         ) from None
 
 

@@ -209,7 +209,8 @@ class FineTuner:
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._target.load_state_dict(within(tensors, "target."))
         self.actor.psi.load_state_dict(within(tensors, "acting."))
-        self.actor.load_state(within(tensors, "actor."), self.num_steps)
+        if self.num_steps or self.actor.remembers:  # at step 0 all are where a new actor begins
+            self.actor.load_state(within(tensors, "actor."), self.num_steps)
         with torch.no_grad():
             self._offset.copy_(tensors["offset"])
         load_moments(self._optimiser, within(tensors, "adam."))
