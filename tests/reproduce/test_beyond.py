@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from visr.cli import main
 from visr.disk.files import read_json
 from visr.errors import UserError
+from visr.report import load
 from visr.reproduce import adapting, lineup, plan
 from visr.reproduce.ledger import Ledger
 from visr.reproduce.plan import Counts
@@ -120,6 +122,24 @@ def test_a_result_that_was_moved_away_is_made_anew_by_the_same_command(done: Pat
         assert [ledger.state(job) for job in jobs.jobs] == ["done", "done", "pending"]
     finally:
         run.adapted.write_bytes(kept)
+
+
+def test_a_way_with_a_name_that_no_file_takes_is_reported_spelled_out(done: Path, tmp_path: Path):
+    out = shutil.copytree(done, tmp_path / "out")
+    file = run_of(out, "visr").adapted
+    content = read_json(file)
+    content["conditions"][0]["name"] = "\ud800"
+    file.write_text(json.dumps(content))
+    assert main(["report", str(out)]) == 0
+    table = (out / "report" / "tables" / "minatar_games.md").read_text()
+    assert "GPI VISR, \\ud800 @" in table
+
+
+def test_returns_beyond_any_axis_are_damage_not_a_warning(tmp_path: Path):
+    file = tmp_path / "online.csv"
+    file.write_text("num_steps,num_episodes,mean_return\n1,1e308,1e308\n")
+    with pytest.raises(UserError, match="its column num_episodes exceeds 1e\\+12"):
+        load.online(file)
 
 
 def test_the_paper_s_plans_know_nothing_of_it():
