@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,13 @@ def test_the_file_says_whose_policy_it_is(pole: Run, tmp_path: Path):
     assert model.doc_string == "visr: CartPole-v1, task mine, greedy with GPI"
     told = {pair.key: pair.value for pair in model.metadata_props}
     assert told == {"env": "CartPole-v1", "task": "mine", "method": "by hand"}
+
+
+def test_half_a_surrogate_pair_in_a_name_is_spelled_out(pole: Run, tmp_path: Path):
+    odd = dataclasses.replace(task(pole), name="\ud800x", method="\udfff")
+    path = pole.export(odd, tmp_path / "policy.onnx")
+    props = {p.key: p.value for p in onnx.load(path).metadata_props}
+    assert (props["task"], props["method"]) == ("\\ud800x", "\\udfff")
 
 
 def test_a_policy_of_states_acts_the_same(trained: Path, tmp_path: Path):

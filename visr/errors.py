@@ -33,6 +33,11 @@ def one_line(text: str, most: int = 1_000) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
 
 
+def encodable(text: str) -> str:
+    """`text` with its halves of surrogate pairs spelled out: JSON may hold them, and no file takes them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 @contextlib.contextmanager
 def needing(module: str, extra: str) -> Iterator[None]:
     """Imports inside that lack `module` become a sentence that names the extra with it."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from visr.agents.visr import Visr, draw_policies
 from visr.disk.files import write_bytes
-from visr.errors import UserError
+from visr.errors import UserError, encodable
 from visr.networks import build, images
 from visr.tasks.task import Task
 
@@ -80,8 +80,11 @@ def export(agent: Visr, task: Task, path: str | Path, gpi: bool = False, seed: i
         memory = (previous_action.cpu(), zeros.cpu())
     program = _traced(kind(agent, w, policies).eval(), (observation, *memory), names)
     model = onnx.load_from_string(program)
-    model.doc_string = f"visr: {task.env}, task {task.name}, greedy" + (" with GPI" if gpi else "")
-    onnx.helper.set_model_props(model, {"env": task.env, "task": task.name, "method": task.method})
+    words = {"env": task.env, "task": task.name, "method": task.method}
+    words = {name: encodable(text) for name, text in words.items()}
+    greedy = "greedy with GPI" if gpi else "greedy"
+    model.doc_string = f"visr: {words['env']}, task {words['task']}, {greedy}"
+    onnx.helper.set_model_props(model, words)
     target = Path(path)
     write_bytes(target, model.SerializeToString())
     return target

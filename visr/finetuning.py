@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
+import math
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +20,7 @@ from visr import config as configuration
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import GRID, FinetuneConfig, RunConfig
-from visr.disk.files import read_json, write_json, write_tensors
+from visr.disk.files import read_json, write_json, write_tensors, writing
 from visr.disk.tables import append_rows, forget_rows_after
 from visr.envs.world import GridWorld
 from visr.errors import UserError
@@ -33,6 +35,7 @@ from visr.training.loop import new_agent
 
 FORMAT = 1
 _LOG_EVERY = 2_000
+_ANEW = "restore it from a copy, or fine-tune anew"
 _COLUMNS = ("loss", "reward", "return")
 
 
@@ -66,8 +69,8 @@ class _Plan:
             saved = np.asarray(content["saved"], dtype=np.float64)
             if saved.ndim != 2 or saved.shape[1] != len(task.w) or not np.isfinite(saved).all():
                 raise ValueError("its saved tasks do not fit")
-        except (KeyError, TypeError, ValueError) as error:
-            raise UserError(f"{run.finetune} is damaged ({error}); fine-tune anew.") from None
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
+            raise UserError(f"{run.finetune} is damaged ({error}); {_ANEW}.") from None
         return cls(settings, task, saved)
 
 
@@ -115,26 +118,72 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
         return _resume(run, observe)
 
 
+def refuse_other(path: Path, task: Task, settings: FinetuneConfig) -> None:
+    """What is there must be a fine-tuning for this task, with these settings."""
+    plan = _Plan.load(RunDir.open(path))
+    if plan.settings != settings or not _is_alike(plan.task.w, task.w):
+        raise UserError(f"{path} was fine-tuned for another task or with other settings.")
+
+
+def _is_alike(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    return a.shape == b.shape and np.allclose(a, b, atol=1e-6)
+
+
 def _resume(run: RunDir, observe: Observer | None) -> RunDir:
-    config, plan = run.config(), _Plan.load(run)
+    config, plan, before = run.config(), _Plan.load(run), _before(run)
+    _require_reward(config, plan.task)
     newest, tensors, counts = checkpoint.newest_sound(run)
     spec = spec_of(envs.make_vec(config, 1))
     agent = devices.prepared(Visr(config.agent, spec).requires_grad_(False), config.training)
     tuner = _tuner(agent, config, plan)
     with checkpoint.fitting(newest):
         tuner.load_state(tensors, counts)
-        for piece in run.replay_pieces():
-            if int(piece.stem) > tuner.num_steps:
-                piece.unlink()
-            else:
-                tuner.replay.restore(checkpoint.tensors(piece, "fine-tune anew"))
+    _restore_replay(run, tuner)
     run.set_aside_after(newest)
     run.forget_old_checkpoints()
     run.forget_old_replay(plan.settings.replay_steps)
     forget_rows_after(run.metrics, tuner.num_steps)
     checkpoint.warn_of_changed_tables(run, newest)
-    before = read_json(run.finetuned).get("before")
     return _train(run, config, plan, tuner, before, observe)
+
+
+def _restore_replay(run: RunDir, tuner: FineTuner) -> None:
+    """Everything that was met up to the checkpoint; less of it would quietly end elsewhere."""
+    newer = [piece for piece in run.replay_pieces() if int(piece.stem) > tuner.num_steps]
+    for path in run.replay_pieces():
+        if path in newer:
+            continue
+        piece = checkpoint.tensors(path, _ANEW)
+        try:
+            tuner.remember(piece)
+        except (IndexError, TypeError, ValueError) as error:
+            raise UserError(f"{path} does not fit its run ({error}); {_ANEW}.") from None
+    if tuner.num_forgotten:
+        raise UserError(
+            f"{run.replay} does not hold what was met before step {tuner.num_steps:,} (unrolls missing: "
+            f"{tuner.num_forgotten}); {_ANEW}."
+        )
+    for path in newer:
+        with writing(path):
+            path.unlink()
+
+
+def _before(run: RunDir) -> dict[str, Any]:
+    """What psi was worth before, as `worth` tells it, trusting nothing."""
+    content = read_json(run.finetuned)
+    try:
+        before = dict(content["before"])
+        figures = ("fraction_of_optimal", "value") if run.config().env == GRID else ("mean",)
+        if not all(math.isfinite(before[name]) for name in figures):
+            raise ValueError("not all of it is finite")
+        if "mean" in figures and before["standard_error"] is not None:
+            math.isfinite(before["standard_error"])  # a number, that is
+        json.dumps(before, allow_nan=False)  # as it will be written again
+        return before
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{run.finetuned} does not tell what psi was worth before ({error}); {_ANEW}."
+        ) from None
 
 
 def worth(agent: Visr, config: RunConfig, task: Task) -> dict[str, Any]:
@@ -250,4 +299,10 @@ def _require_reward(config: RunConfig, task: Task) -> None:
     if config.env == GRID and task.reward is None:
         raise UserError(
             f"The task `{task.name}` carries no reward to learn from; infer it from one of the grid's own."
+        )
+    num_cells = config.grid.height * config.grid.width
+    if config.env == GRID and task.reward is not None and len(task.reward) != num_cells:
+        raise UserError(
+            f"The task `{task.name}` has a reward over {len(task.reward)} states and this world has "
+            f"{num_cells}; infer it with this run."
         )

@@ -149,7 +149,18 @@ class RunDir:
                 f"{run.path} holds no run (no config.json); name a run's own directory."
             )
         run.config()
+        run.refuse_links()
         return run
+
+    def refuse_links(self) -> None:
+        """A run is written to below its own directory alone, wherever it comes from."""
+        inner = (self.tasks, self.report, self.replay, self.tensorboard, self._checkpoints)
+        for place in (*inner, self.finetuned_run("")):
+            if place.is_symlink():
+                raise UserError(
+                    f"{place} is a link to {os.readlink(place)}, out of the run; put what it holds "
+                    "in its place, or remove it."
+                )
 
     def config(self) -> RunConfig:
         """What was asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,10 @@ import pytest
 
 from visr.cli import main
 from visr.disk.files import read_json
+from visr.errors import UserError
+from visr.report import load
 from visr.reproduce import adapting, lineup, plan
+from visr.reproduce.ledger import Ledger
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir
 
@@ -53,6 +57,89 @@ def test_adapting_again_goes_on_from_what_is_there_to_the_same_scores(done: Path
     adapting.adapt(run, lineup.entry("visr").ways, Counts(STEPS, 0, TRIALS))
     assert read_json(run.adapted) == before
     assert [path.stat().st_mtime_ns for path in tuned.checkpoints()] == checkpoints
+
+
+@pytest.fixture
+def again(done: Path, tmp_path: Path) -> RunDir:
+    """A copy of the run, whose adapting must be done again."""
+    run = RunDir(shutil.copytree(run_of(done, "visr").path, tmp_path / "run"))
+    run.adapted.unlink()
+    return run
+
+
+def adapt(run: RunDir) -> None:
+    adapting.adapt(run, lineup.entry("visr").ways, Counts(STEPS, 0, TRIALS))
+
+
+def test_a_fine_tuning_killed_after_its_very_first_checkpoint_ends_the_same(
+    done: Path, again: RunDir
+):
+    tuned = RunDir(again.finetuned_run("fine-tuned"))
+    whole = tuned.checkpoints()[-1].read_bytes()
+    tuned.checkpoints()[-1].unlink()
+    assert int(tuned.checkpoints()[-1].stem) == 0
+    adapt(again)
+    assert tuned.checkpoints()[-1].read_bytes() == whole
+    assert again.adapted.read_bytes() == run_of(done, "visr").adapted.read_bytes()
+
+
+def test_somebody_else_s_fine_tuning_is_not_taken_for_the_plan_s(again: RunDir):
+    tuned = again.finetuned_run("fine-tuned")
+    shutil.rmtree(tuned)
+    shutil.copytree(again.finetuned_run("from-scratch"), tuned)
+    with pytest.raises(UserError, match=f"another task or with other settings; or remove {tuned}"):
+        adapt(again)
+    assert not again.adapted.exists()
+
+
+def test_a_damaged_fine_tuning_says_how_to_have_it_made_anew(done: Path, again: RunDir):
+    tuned = RunDir(again.finetuned_run("fine-tuned"))
+    for path in tuned.checkpoints():
+        path.write_bytes(b"cut")
+    with pytest.raises(UserError, match=f"is whole.*; or remove {tuned.path}, and it is made anew"):
+        adapt(again)
+    shutil.rmtree(tuned.path)
+    adapt(again)
+    assert again.adapted.read_bytes() == run_of(done, "visr").adapted.read_bytes()
+
+
+def test_a_result_that_was_moved_away_is_made_anew_by_the_same_command(done: Path):
+    jobs = plan.make(
+        "beyond",
+        only=["visr"],
+        chosen_games=["breakout"],
+        seeds=[0],
+        num_steps=5_000,
+        counts=Counts(STEPS, 0, TRIALS),
+    )
+    run, ledger = run_of(done, "visr"), Ledger(done)
+    kept = run.adapted.read_bytes()
+    ledger.adopt(jobs)
+    assert [ledger.state(job) for job in jobs.jobs] == ["done"] * 3
+    run.adapted.unlink()
+    try:
+        ledger.adopt(jobs)
+        assert [ledger.state(job) for job in jobs.jobs] == ["done", "done", "pending"]
+    finally:
+        run.adapted.write_bytes(kept)
+
+
+def test_a_way_with_a_name_that_no_file_takes_is_reported_spelled_out(done: Path, tmp_path: Path):
+    out = shutil.copytree(done, tmp_path / "out")
+    file = run_of(out, "visr").adapted
+    content = read_json(file)
+    content["conditions"][0]["name"] = "\ud800"
+    file.write_text(json.dumps(content))
+    assert main(["report", str(out)]) == 0
+    table = (out / "report" / "tables" / "minatar_games.md").read_text()
+    assert "GPI VISR, \\ud800 @" in table
+
+
+def test_returns_beyond_any_axis_are_damage_not_a_warning(tmp_path: Path):
+    file = tmp_path / "online.csv"
+    file.write_text("num_steps,num_episodes,mean_return\n1,1e308,1e308\n")
+    with pytest.raises(UserError, match="its column num_episodes exceeds 1e\\+12"):
+        load.online(file)
 
 
 def test_the_paper_s_plans_know_nothing_of_it():

@@ -52,6 +52,14 @@ def test_only_the_proportions_of_weights_matter_and_minus_means_away_from():
     assert np.allclose(mixing.mix([(east, 1.0), (north, 0.0)]).w, EAST)
 
 
+def test_an_error_too_large_for_a_number_is_unknown_and_nobody_is_warned(tmp_path: Path):
+    odd = task(EAST, standard_error=np.full(3, 1e308))
+    mixed = mixing.mix([(odd, 5.0)])
+    assert np.isinf(mixed.standard_error).all()
+    mixed.save(tmp_path / "mixed.json")
+    assert np.isinf(Task.load(tmp_path / "mixed.json").standard_error).all()
+
+
 def test_rewards_that_are_known_are_mixed_too():
     some, other = (task(EAST, reward=np.array(values)) for values in ([1.0, 0], [0, 1.0]))
     mixed = mixing.mix([(some, 2.0), (other, -1.0)])

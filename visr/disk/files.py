@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from visr.disk import locking, seal
+from visr.disk import locking, opening, seal
 from visr.errors import UserError
 
 _LARGEST_JSON = 64 * 1024 * 1024
@@ -82,12 +82,18 @@ def write_json(path: Path, content: Any) -> None:
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
+def read_bytes(path: Path, most: int) -> bytes:
+    """All of an ordinary file, of at most so many bytes."""
+    with reading(path), opening.to_read(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise UserError(f"{path} is larger than {most:,} bytes; it is not one of ours.")
+        return file.read()
+
+
 def read_json(path: Path) -> Any:
     """A JSON file without its checksum, or a UserError that says what is wrong with it."""
     with reading(path):
-        if path.stat().st_size > _LARGEST_JSON:
-            raise UserError(f"{path} is larger than {_LARGEST_JSON} bytes; it is not one of ours.")
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path, _LARGEST_JSON).decode("utf-8")
     try:
         return seal.unsealed(json.loads(text))
     except seal.Broken:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from visr.disk import opening
 from visr.errors import UserError
 
 log = logging.getLogger("visr")
@@ -48,7 +49,7 @@ def held(
 def is_held(path: Path) -> bool:
     """Whether some living process holds the lock at this moment; asks without taking it."""
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -64,7 +65,7 @@ def take(path: Path, refusal: Callable[[str], str], patience: float) -> int:
     """A descriptor of the file at `path`, made if need be, that nobody else has; `let_go` gives it back."""
     deadline = time.monotonic() + patience
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = opening.to_write(path, os.O_RDWR)
         try:
             # whoever had it may have removed the file: then the name belongs to another one by now
             if _flock(descriptor, path) and _is_at(descriptor, path):

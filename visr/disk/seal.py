@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
+from visr.disk import opening
+
 KEY = "checksum"
 _BLANK = "0" * 64
 """Stands for the checksum while it is computed."""
@@ -52,7 +54,7 @@ def sealed(content: bytes) -> tuple[bytes, memoryview]:
 
 def check(path: Path) -> None:
     """Raise `Broken` if a safetensors file is not as it was written."""
-    with open(path, "rb") as file:
+    with opening.to_read(path) as file:
         head, recorded = _read_head(file)
         if recorded is None:
             return
@@ -65,7 +67,7 @@ def check(path: Path) -> None:
 
 def metadata(path: Path) -> dict[str, Any]:
     """What a safetensors file says of itself in words; `Broken` if it cannot be read."""
-    with open(path, "rb") as file:
+    with opening.to_read(path) as file:
         head, _ = _read_head(file)
     return json.loads(head[8:]).get("__metadata__", {})
 

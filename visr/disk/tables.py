@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visr.disk.files import reading, write_bytes, writing
+from visr.disk import opening
+from visr.disk.files import read_bytes, reading, write_bytes, writing
 from visr.errors import UserError
 
 _LARGEST = 1024 * 1024 * 1024
@@ -27,7 +29,8 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
                 [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
             ]
         writer.writerows(rows)
-        with open(path, "a", encoding="utf-8") as file:
+        descriptor = opening.to_write(path, os.O_WRONLY | os.O_APPEND)
+        with open(descriptor, "a", encoding="utf-8") as file:
             file.write(text.getvalue())
 
 
@@ -70,7 +73,5 @@ def whole_lines(path: Path) -> list[str]:
     with reading(path):
         if not path.exists():
             return []
-        if path.stat().st_size > _LARGEST:
-            raise UserError(f"{path} is larger than {_LARGEST:,} bytes; it is not one of ours.")
-        lines = path.read_bytes().decode("utf-8").splitlines(keepends=True)
+        lines = read_bytes(path, _LARGEST).decode("utf-8").splitlines(keepends=True)
     return [line for line in lines if line.endswith("\n")]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from visr.disk.files import read_json
-from visr.errors import UserError
+from visr.errors import UserError, encodable
 
 FORMAT = 1  # as are the names below: of visr.tasks, which cannot be asked without torch
 UNTRAINED = "random policy"
@@ -131,8 +131,8 @@ def read_adapted(path: Path, env: str) -> tuple[Condition, ...]:
         return _conditions(content)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(
-            f"{path} does not tell how this run adapted ({error}); move it away, or make it anew with "
-            "`visr reproduce beyond`."
+            f"{path} does not tell how this run adapted ({error}); move it away, and the same "
+            "`visr reproduce beyond` makes it anew."
         ) from None
 
 
@@ -166,7 +166,7 @@ def _condition(content: dict[str, Any]) -> Condition:
     if len(scores) != len(num_steps):
         raise ValueError("scores and num_steps do not have the same length")
     return Condition(
-        name=str(content["name"]),
+        name=encodable(str(content["name"])),
         mean=_number(content, "mean"),
         standard_error=error,
         human_normalised=_number_or_none(content, "human_normalised"),

@@ -12,6 +12,7 @@ from visr import api, finetuning
 from visr.api import Run
 from visr.config import FinetuneConfig
 from visr.disk.files import write_json
+from visr.errors import UserError
 from visr.reproduce.lineup import Way
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir, slug
@@ -86,14 +87,21 @@ def _infer(run: Run, num_steps: int, rounds: int) -> tuple[Task, int]:
 def _tuned(run: Run, task: Task, way: Way, num_steps: int) -> Run:
     """Fine-tuned, in a run of its own within the run, for as many whole rounds as the steps hold."""
     place = RunDir(run.directory.finetuned_run(slug(way)))
-    if place.checkpoints():
-        return api.load(finetuning.resume(place.path).path)
-    shutil.rmtree(place.path, ignore_errors=True)  # killed before it had anything to go on from
     a_round = FinetuneConfig.num_envs * FinetuneConfig.unroll_length
-    return run.finetune(
-        task,
-        out=place.path,
+    settings = FinetuneConfig(
         num_steps=max(num_steps // a_round, 1) * a_round,
         from_scratch=way == "from scratch",
         seed=run.config.training.seed,
     )
+    try:
+        if place.checkpoints():
+            finetuning.refuse_other(place.path, task, settings)
+            return api.load(finetuning.resume(place.path).path)
+        shutil.rmtree(place.path, ignore_errors=True)  # killed before it had anything to go on from
+        return run.finetune(task, out=place.path, **dataclasses.asdict(settings))
+    except UserError as error:
+        is_full = isinstance(error.__cause__, OSError)
+        if is_full or place.is_in_use or not place.path.exists():
+            raise
+        words = str(error).rstrip(".")
+        raise UserError(f"{words}; or remove {place.path}, and it is made anew.") from None

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from visr.disk import locking, seal
-from visr.disk.files import reading, write_bytes, writing
+from visr.disk.files import read_bytes, reading, write_bytes, writing
 from visr.errors import UserError
 from visr.reproduce.plan import Job, Plan
+from visr.run_dir import RunDir
 
 State = Literal["pending", "running", "done", "failed"]
 _STATES = ("pending", "running", "done", "failed")
+_LARGEST = 64 * 1024 * 1024
 _PATIENCE = 15.0
 """Seconds in which the jobs of a killed plan notice and end."""
 
@@ -67,9 +69,17 @@ class Ledger:
                 )
             if known is None:
                 self.rows[job.id] = new_row(job)
-            elif known.state in ("running", "failed"):  # nobody runs it any more: we hold the lock
+            elif known.state in ("running", "failed") or self._is_lost(job):
+                # nobody runs it any more: we hold the lock
                 self.rows[job.id] = replace(known, state="pending")
         self._write()
+
+    def _is_lost(self, job: Job) -> bool:
+        """Whether the one file that a job of the rewarded phase leaves is gone from its run."""
+        run = RunDir(self.directory / job.run)
+        results = {"evaluate": run.phase_two, "adapt": run.adapted}
+        is_there = run.config_file.exists()
+        return job.phase in results and is_there and not results[job.phase].exists()
 
     def change(self, job: Job, **columns: Any) -> Row:
         """Note what has become of a job; on disk when this returns."""
@@ -110,7 +120,7 @@ def read(path: Path) -> list[Row]:
     if not path.exists():
         return []
     with reading(path):
-        text = path.read_text(encoding="utf-8")
+        text = read_bytes(path, _LARGEST).decode("utf-8")
     try:
         reader = csv.DictReader(io.StringIO(text))
         if missing := set(_COLUMNS) - set(reader.fieldnames or ()):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from visr import config as configuration
+from visr.disk import opening
 from visr.disk.files import writing
 from visr.errors import UserError
 from visr.reproduce.ledger import Ledger, Row
@@ -93,7 +94,8 @@ class Runner:
         log = out / "logs" / f"{job.id.replace('/', '.')}.log"
         with writing(log):
             log.parent.mkdir(parents=True, exist_ok=True)
-            errors = open(log, "wb")  # noqa: SIM115 - the process keeps it
+            descriptor = opening.to_write(log, os.O_WRONLY | os.O_TRUNC)
+            errors = open(descriptor, "wb")  # noqa: SIM115 - the process keeps it
         process = start(order(job, out), stderr=errors, pass_fds=(self._lock,))
         errors.close()
         return Attempt(job, process, log)

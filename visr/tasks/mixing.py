@@ -52,8 +52,9 @@ def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
 
 def _error(parts: Sequence[tuple[Task, float]], length: float) -> np.ndarray:
     """As if the parts' errors were independent."""
-    squares = [(weight * task.standard_error) ** 2 for task, weight in parts if weight]
-    return np.sqrt(np.sum(squares, axis=0)) / length
+    with np.errstate(over="ignore"):  # too large for a number is as good as unknown: infinite
+        squares = [(weight * task.standard_error) ** 2 for task, weight in parts if weight]
+        return np.sqrt(np.sum(squares, axis=0)) / length
 
 
 def cosine(a: Task, b: Task) -> float:

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import torch
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Adam
@@ -19,7 +20,7 @@ from visr.config import FinetuneConfig, RunConfig
 from visr.training.learner import load_moments, moments, within
 from visr.training.replay import Replay
 from visr.training.unroll import Actor
-from visr.types import Unroll
+from visr.types import BY_UNROLL, Unroll
 
 _WARM_UP = 2_000
 """Steps before the first update: enough to see in which unit rewards come."""
@@ -157,6 +158,38 @@ class FineTuner:
     def _clipped(self, reward: Tensor) -> Tensor:
         return reward.clamp(-1, 1) if self._clips else reward
 
+    def remember(self, piece: dict[str, Tensor]) -> None:
+        """Put a piece of the replay back; a ValueError or TypeError if these environments never gave it."""
+        unroll, blank = Unroll(**piece), self.actor.blank(self._w)
+        for name, mine, other in zip(Unroll._fields, unroll, blank, strict=True):
+            batch_axis = 0 if name in BY_UNROLL else 1
+            shapes = [[*x.shape[:batch_axis], *x.shape[batch_axis + 1 :]] for x in (mine, other)]
+            if mine.dtype != other.dtype or mine.dim() != other.dim() or shapes[0] != shapes[1]:
+                raise ValueError(f"its {name} has another shape or type")
+        if len({x.shape[0 if k in BY_UNROLL else 1] for k, x in piece.items()}) != 1:
+            raise ValueError("its parts are not of equally many unrolls")
+        self._refuse_impossible(unroll)
+        self.replay.restore(unroll)
+
+    def _refuse_impossible(self, unroll: Unroll) -> None:
+        """What would be an index out of range, or no number, many updates later."""
+        space, num_actions = self.agent.spec.observation_space, self.agent.spec.num_actions
+        if not _within(unroll.action, 0, num_actions):
+            raise ValueError(f"its action is none of {num_actions}")
+        if not _within(unroll.previous_action, -1, num_actions):
+            raise ValueError(f"its previous_action is none of {num_actions}")
+        if isinstance(space, Discrete) and not _within(unroll.observation, 0, int(space.n)):
+            raise ValueError(f"its observation is none of {space.n}")
+        if not bool(unroll.reward.isfinite().all()):
+            raise ValueError("its reward is not finite")
+
+    @property
+    def num_forgotten(self) -> int:
+        """Unrolls that the replay should hold at this age, and does not."""
+        settings = self.settings
+        most = max(settings.replay_steps // settings.unroll_length, 1)
+        return min(most, self.num_steps // settings.unroll_length) - len(self.replay)
+
     def _describe(self, unroll: Unroll) -> dict[str, float]:
         """The mean reward of the round, and the mean return of the episodes that ended in it."""
         finished: list[float] = []
@@ -191,9 +224,15 @@ class FineTuner:
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._target.load_state_dict(within(tensors, "target."))
         self.actor.psi.load_state_dict(within(tensors, "acting."))
-        self.actor.load_state(within(tensors, "actor."), self.num_steps)
+        if self.num_steps or self.actor.remembers:  # at step 0 all are where a new actor begins
+            self.actor.load_state(within(tensors, "actor."), self.num_steps)
         with torch.no_grad():
             self._offset.copy_(tensors["offset"])
         load_moments(self._optimiser, within(tensors, "adam."))
         self._random.set_state(tensors["random"])
         self._unit, self._returns = float(tensors["unit"]), tensors["returns"]
+
+
+def _within(numbers: Tensor, least: int, end: int) -> bool:
+    """Whether least <= all of them < end."""
+    return bool(((numbers >= least) & (numbers < end)).all())

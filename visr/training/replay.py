@@ -46,6 +46,6 @@ class Replay:
         piece, self._new = joined(self._new), []
         return {} if piece is None else {k: v.contiguous() for k, v in piece._asdict().items()}
 
-    def restore(self, piece: dict[str, Tensor]) -> None:
+    def restore(self, piece: Unroll) -> None:
         """Put a piece back, in the order of the pieces."""
-        self._append(Unroll(**piece))
+        self._append(piece)

@@ -95,6 +95,12 @@ class Actor:
         record.observation[length] = self._observation
         return unroll
 
+    def blank(self, w: Tensor) -> Unroll:
+        """An unroll of nothing yet, as large as any that `collect` gives for a task w [d]."""
+        length, batch = self._config.training.unroll_length, self.env.num_envs
+        action = torch.zeros(length, batch, dtype=torch.int64)
+        return self._empty_unroll(length, w.expand(batch, -1), action)
+
     def _empty_unroll(self, length: int, w: Tensor, action: Tensor) -> Unroll:
         seen = torch.as_tensor(self._observation)
         flag = torch.empty(action.shape, dtype=torch.bool)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import os
 import re
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from visr.config import GRID
+from visr.disk import opening
 from visr.disk.files import reading
 from visr.errors import UserError
 from visr.report import curves, load, style
@@ -95,7 +97,7 @@ def _csv_files(root: Path) -> list[Path]:
 def _kept(path: Path) -> list[Line]:
     """Lines of a CSV file with a column `boxes`; none where it speaks of something else."""
     try:
-        with reading(path), open(path, encoding="utf-8", newline="") as file:
+        with reading(path), io.TextIOWrapper(opening.to_read(path), "utf-8", newline="") as file:
             header = next(csv.reader(file), [])
             if not {"num_steps", "boxes"} <= set(header):
                 return []

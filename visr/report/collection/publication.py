@@ -54,6 +54,8 @@ def gather(root: Path) -> Collection:
 
 def write(root: Path, out: Path | None = None) -> dict[str, Any]:
     """Everything there is to tell of the runs below `root`, into `out` (default: its report/); sum it up."""
+    if out is None:
+        RunDir(root).refuse_links()
     found = gather(root)
     chapters = [_chapter(suite) for suite in found.suites]
     if found.grid_lines:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from visr.config import GRID
+from visr.disk import opening
 from visr.disk.files import read_json, reading
 from visr.errors import UserError
 from visr.report import load, phase_two, style
@@ -184,8 +185,8 @@ def _age(path: Path) -> int:
     with reading(path):
         if not path.exists():
             return 0
-        with open(path, "rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL))
+        with opening.to_read(path) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
             lines = file.read().decode("utf-8", errors="replace").split("\n")
     whole = [line for line in lines[:-1] if line]
     if not whole or whole[-1].startswith("num_steps"):
