@@ -371,6 +371,14 @@ def test_a_reader_who_has_gone_hears_no_complaint(arguments: list[str], bufferin
     assert (answer.returncode, answer.stderr) == (1, "")
 
 
+@pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", ">&- 2>&-"])
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+def test_a_refusal_that_nobody_can_hear_is_still_a_2(where: str, tmp_path: Path):
+    command = f"{sys.executable} -m visr task list nowhere {where}"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_a_full_disk_behind_stdout_is_one_sentence():
     with open("/dev/full", "wb") as full:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TextIO
 
 from visr.errors import UserError, one_line
 
@@ -17,7 +18,7 @@ VERBS = {
     "play": "watch a task or a skill, or film it",
     "task": "list, mix and compare tasks",
     "export": "write a task's policy as an ONNX file",
-    "reproduce": "run the paper's experiments from a ledger: grid, minatar or atari",
+    "reproduce": "run the paper's experiments, and ours beyond it, from a ledger",
     "report": "draw a run, or tabulate many: figures and one HTML page",
     "explore": "open a page on a run: paint rewards, watch tasks, compare skills",
     "bench": "measure speed against the bare cost of the matrix products",
@@ -38,13 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
-        print("visr: Interrupted.", file=sys.stderr)
+        _say("Interrupted.")
         return 130
     except BrokenPipeError:
-        _abandon_stdout()
+        _abandon(sys.stdout)
         return 1
     except OSError as error:
-        _abandon_stdout()
+        _abandon(sys.stdout)
         reason = error.strerror or str(error)
         where = "the output" if error.filename is None else error.filename
         return _refuse(f"The system refuses {where}: {reason}; choose another place.")
@@ -72,14 +73,24 @@ def _occupy_closed_streams() -> None:
 
 
 def _refuse(text: str) -> int:
-    print(f"visr: {_sentence(text)}", file=sys.stderr)
+    _say(_sentence(text))
     return 2
 
 
-def _abandon_stdout() -> None:
-    """Point stdout elsewhere, so that what it still holds does not complain when Python closes it."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _say(sentence: str) -> None:
+    """To whoever listens; if nobody can, the exit code still tells."""
+    try:
+        print(f"visr: {sentence}", file=sys.stderr, flush=True)
+    except OSError:
+        _abandon(sys.stderr)
+
+
+def _abandon(stream: TextIO | None) -> None:
+    """Point a stream elsewhere, so that what it still holds does not complain when Python closes it."""
+    if stream is None:
+        return
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(args: list[str]) -> int:
