@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import shlex
 import shutil
@@ -68,33 +69,23 @@ def smaller(words: list[str]) -> list[str]:
         return [*words, "--num-steps", "640", "--checkpoint-every", "320"]
     if verb == "reproduce" and words[1] == "grid":  # hours; tests/reproduce run smaller plans
         return [*words, "--dry-run"]
-    if verb == "reproduce" and words[1] == "beyond":  # tests/reproduce/test_beyond.py does more
-        only = [
-            "--only",
-            "uniform",
-            "--seeds",
-            "0",
-            "--games",
-            "breakout",
-            "--rewarded-steps",
-            "300",
-        ]
-        return [
-            *words[:2],
-            *only,
-            "--trials",
-            "1",
-            *(["--dry-run"] if "--dry-run" in words else []),
-        ]
     if verb == "reproduce":
-        words = [word for word in words if word not in ("visr", "nsq-100k")]
-        return [*words, "--games", "breakout", "--rewarded-steps", "300", "--trials", "1"]
+        return smaller_plan(words)
     smallest = {
         "play": ["--max-steps", "5"],
         "explore": ["--skills", "2"],
         "doctor": ["--steps", "50"],
     }
     return [*words, *smallest.get(verb, [])]
+
+
+def smaller_plan(words: list[str]) -> list[str]:
+    """The same with the one agent that learns nothing, in one game; tests/reproduce do more."""
+    words = words if "--only" in words else [*words, "--only"]
+    start = words.index("--only") + 1
+    names = itertools.takewhile(lambda word: not word.startswith("--"), words[start:])
+    words = [*words[:start], "uniform", *words[start + len(list(names)) :]]
+    return [*words, "--games", "breakout", "--rewarded-steps", "300", "--trials", "1"]
 
 
 @pytest.fixture(scope="module")
