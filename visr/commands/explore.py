@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 import threading
@@ -80,15 +81,16 @@ def _serve(chosen: Options) -> int:
     from visr.explorer.serve import Server
 
     server = Server(chosen.run, host=chosen.host, port=chosen.port, device=chosen.device)
-    if chosen.json:
-        output.emit({"url": server.url, "port": server.port, "token": server.token})
-    else:
-        print(server.url)
-    sys.stdout.flush()
-    output.say("Open this address in a browser; Ctrl-C stops the explorer.")
-    if chosen.open and sys.stdout.isatty():
-        threading.Timer(0.5, webbrowser.open, [server.url]).start()
-    server.run()
+    with contextlib.suppress(KeyboardInterrupt):  # the way to stop it, from the first word on
+        if chosen.json:
+            output.emit({"url": server.url, "port": server.port, "token": server.token})
+        else:
+            print(server.url)
+        sys.stdout.flush()
+        output.say("Open this address in a browser; Ctrl-C stops the explorer.")
+        if chosen.open and sys.stdout.isatty():
+            threading.Timer(0.5, webbrowser.open, [server.url]).start()
+        server.run()
     return 0
 
 
