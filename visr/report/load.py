@@ -29,7 +29,6 @@ from visr.tasks.task import Task
 log = logging.getLogger("visr")
 
 NUM_ACTIONS = 4
-_LARGEST = 1e12  # of a score that an axis can hold
 
 Floats = NDArray[np.float64]
 Columns = dict[str, Floats]
@@ -167,8 +166,12 @@ def online(path: Path) -> Columns:
     if rows and not (rows["num_episodes"] >= 0).all():
         raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
     for name in ("num_episodes", "mean_return") if rows else ():
-        if (np.nan_to_num(np.abs(rows[name])) > _LARGEST).any():  # sums of products overflow
-            raise UserError(f"{path} is damaged: its column {name} exceeds {_LARGEST:.0e}.")
+        if (
+            np.nan_to_num(np.abs(rows[name])) > phase_two.LARGEST
+        ).any():  # sums of products overflow
+            raise UserError(
+                f"{path} is damaged: its column {name} exceeds {phase_two.LARGEST:.0e}."
+            )
     return rows
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -17,9 +18,11 @@ UNTRAINED = "random policy"
 UNADAPTED = "@0"
 CLEAR = 2.0
 """Standard errors from which on a difference is worth a word."""
-_LARGEST = 1e12  # of a score that an axis can hold
+LARGEST = 1e12
+"""Of a score that an axis can hold."""
 _MOST_CONDITIONS = 24
 
+Told = TypeVar("Told")
 Verdict = Literal["better", "worse", "no clear difference", "unknown"]
 
 
@@ -106,34 +109,40 @@ def read(path: Path, env: str) -> PhaseTwo | None:
     """The file of a run that plays `env`, trusting nothing in it; None if there is none."""
     if not path.exists():
         return None
-    content = read_json(path)
-    try:
-        if content["format"] != FORMAT:
-            raise ValueError(f"its format is {content['format']!r} and this visr reads {FORMAT}")
-        if content["env"] != env:
-            raise ValueError(f"it speaks of {content['env']!r} and the run plays {env!r}")
-        return _phase(content)
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"{path} is not a rewarded phase of this run ({error}); move it away, "
-            "or make it anew with `visr evaluate`."
-        ) from None
+    return _read(
+        path,
+        env,
+        _phase,
+        "is not a rewarded phase of this run",
+        "or make it anew with `visr evaluate`",
+    )
 
 
 def read_adapted(path: Path, env: str) -> tuple[Condition, ...]:
     """Other ways than the paper's that the run's rewarded steps were spent in; none without the file."""
     if not path.exists():
         return ()
+    return _read(
+        path,
+        env,
+        _conditions,
+        "does not tell how this run adapted",
+        "and the same `visr reproduce beyond` makes it anew",
+    )
+
+
+def _read(
+    path: Path, env: str, content_of: Callable[[dict[str, Any]], Told], complaint: str, way_out: str
+) -> Told:
     content = read_json(path)
     try:
-        if content["format"] != FORMAT or content["env"] != env:
-            raise ValueError(f"format {content['format']!r}, {content['env']!r}")
-        return _conditions(content)
+        if content["format"] != FORMAT:
+            raise ValueError(f"its format is {content['format']!r} and this visr reads {FORMAT}")
+        if content["env"] != env:
+            raise ValueError(f"it speaks of {content['env']!r} and the run plays {env!r}")
+        return content_of(content)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"{path} does not tell how this run adapted ({error}); move it away, and the same "
-            "`visr reproduce beyond` makes it anew."
-        ) from None
+        raise UserError(f"{path} {complaint} ({error}); move it away, {way_out}.") from None
 
 
 def _conditions(content: dict[str, Any]) -> tuple[Condition, ...]:
@@ -180,8 +189,8 @@ def _condition(content: dict[str, Any]) -> Condition:
 
 def _number(content: dict[str, Any], name: str) -> float:
     number = float(content[name])
-    if not abs(number) <= _LARGEST:
-        raise ValueError(f"{name} is not a finite number of at most {_LARGEST:.0e}")
+    if not abs(number) <= LARGEST:
+        raise ValueError(f"{name} is not a finite number of at most {LARGEST:.0e}")
     return number
 
 
@@ -205,6 +214,6 @@ def _truth_or_none(content: dict[str, Any], name: str) -> bool | None:
 
 def _numbers(content: dict[str, Any], name: str) -> tuple[float, ...]:
     values = np.asarray(content[name], dtype=np.float64)
-    if values.ndim != 1 or not values.size or not (np.abs(values) <= _LARGEST).all():
-        raise ValueError(f"{name} is not a list of finite numbers of at most {_LARGEST:.0e}")
+    if values.ndim != 1 or not values.size or not (np.abs(values) <= LARGEST).all():
+        raise ValueError(f"{name} is not a list of finite numbers of at most {LARGEST:.0e}")
     return tuple(values.tolist())

@@ -94,14 +94,17 @@ def _tuned(run: Run, task: Task, way: Way, num_steps: int) -> Run:
         seed=run.config.training.seed,
     )
     try:
-        if place.checkpoints():
-            finetuning.refuse_other(place.path, task, settings)
-            return api.load(finetuning.resume(place.path).path)
-        shutil.rmtree(place.path, ignore_errors=True)  # killed before it had anything to go on from
-        return run.finetune(task, out=place.path, **dataclasses.asdict(settings))
+        return _finetuned(run, task, place, settings)
     except UserError as error:
-        is_full = isinstance(error.__cause__, OSError)
-        if is_full or place.is_in_use or not place.path.exists():
-            raise
+        if isinstance(error.__cause__, OSError) or place.is_in_use or not place.path.exists():
+            raise  # a full disk, another process, the steps themselves: removing it would not help
         words = str(error).rstrip(".")
         raise UserError(f"{words}; or remove {place.path}, and it is made anew.") from None
+
+
+def _finetuned(run: Run, task: Task, place: RunDir, settings: FinetuneConfig) -> Run:
+    if place.checkpoints():
+        finetuning.refuse_other(place.path, task, settings)
+        return api.load(finetuning.resume(place.path).path)
+    shutil.rmtree(place.path, ignore_errors=True)  # killed before it had anything to go on from
+    return run.finetune(task, out=place.path, **dataclasses.asdict(settings))
