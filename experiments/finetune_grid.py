@@ -1,58 +1,79 @@
-"""Fine-tuning against the same learner from scratch on the grid, exact fractions of optimal.
+"""Fine-tuning against the same learner from scratch on the grid: exact fractions of optimal over steps.
 
-    python experiments/finetune_grid.py runs/plus --rewards goal:0,7 goal:9,2 boxes:7 --num-steps 20000
+    python experiments/finetune_grid.py pretrained:grid --num-tasks 10 --num-steps 100000
 
-infers each reward, fine-tunes and learns from scratch on as many steps (under RUN/finetuned), and writes
-results/grid/finetune.csv.
+takes the first tasks of the two families that every grid run is judged by, infers each from its cells,
+learns on from psi and from scratch on as many rewarded steps, and writes results/grid/finetune.csv.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+import torch
+
 import visr
-from visr.disk.files import read_json
-from visr.run_dir import slug
+from visr import finetuning
+from visr.config import FinetuneConfig
+from visr.disk.tables import append_rows
+from visr.tasks import families
+from visr.training.finetune import FineTuner
+
+AT = (0, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
+COLUMNS = ["run", "family", "task", "seed", "from_scratch", "num_steps", "fraction_of_optimal"]
 
 
-def compared(run: visr.Run, reward: str, num_steps: int, seed: int) -> list[dict[str, object]]:
-    """One row for psi as pre-trained, one for fresh weights."""
-    task, rows = run.infer(reward), []
-    for from_scratch in (False, True):
-        place = run.directory.finetuned_run(f"{slug(reward)}-{num_steps}-{seed}-{from_scratch}")
-        if not place.exists():
-            run.finetune(task, out=place, num_steps=num_steps, from_scratch=from_scratch, seed=seed)
-        content = read_json(visr.load(place).directory.finetuned)
-        row = {"reward": reward, "num_steps": num_steps, "seed": seed, "from_scratch": from_scratch}
-        for when in ("before", "after"):
-            row[when] = content[when]["fraction_of_optimal"]
-        rows.append(row)
-        print(row, flush=True)
-    return rows
+def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[tuple[int, float]]:
+    """(steps, fraction) at the steps of `AT`: w's own policy, for the task's true reward."""
+    agent = finetuning.beginning(run.visr, run.config, settings)
+    tuner = FineTuner(agent, run.config, settings, task.w, task.w[None], task.reward)
+    for at in [at for at in AT if at <= settings.num_steps]:
+        while tuner.num_steps < at:
+            tuner.round()
+        yield at, finetuning.worth(tuner.agent, run.config, task)["fraction_of_optimal"]
+        tuner.agent.psi.requires_grad_(True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run")
-    parser.add_argument("--rewards", nargs="+", default=["goal:0,7", "goal:9,2", "boxes:7"])
-    parser.add_argument("--num-steps", type=int, default=20_000)
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0])
+    parser.add_argument("--name", help="what the file shall call the run")
+    parser.add_argument("--families", nargs="+", default=["boxes", "goals"])
+    parser.add_argument("--num-tasks", type=int, default=10)
+    parser.add_argument("--num-steps", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/grid/finetune.csv"))
     options = parser.parse_args()
+    torch.set_num_threads(1)
     run = visr.load(options.run)
-    rows = [
-        row
-        for reward in options.rewards
-        for seed in options.seeds
-        for row in compared(run, reward, options.num_steps, seed)
-    ]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    with open(options.out, "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    rewards = families.Evaluator(run.config).families
+    for family in options.families:
+        for i, reward in enumerate(rewards[family][: options.num_tasks]):
+            for from_scratch in (False, True):
+                settings = FinetuneConfig(
+                    num_steps=options.num_steps, from_scratch=from_scratch, seed=options.seed
+                )
+                told = [options.name or options.run, family, i, options.seed, int(from_scratch)]
+                points = curve(run, run.infer(reward), settings)
+                append_rows(options.out, COLUMNS, [[*told, at, round(f, 4)] for at, f in points])
+    tell(options.out)
+
+
+def tell(path: Path) -> None:
+    """The means and standard errors of every condition in the file."""
+    cells: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    with path.open(newline="", encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            key = (row["run"], row["family"], row["from_scratch"], row["num_steps"])
+            cells[key].append(float(row["fraction_of_optimal"]))
+    for key, values in cells.items():
+        error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan
+        print(*key, f"{np.mean(values):.3f} ± {error:.3f} ({len(values)} tasks)")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ _ARROWS = {
     "ops": "errors",
     "run_dir": "config disk errors",
     "networks": "errors ops types",
-    "agents": "config networks ops types",
+    "agents": "config errors networks ops types",
     "games": "",
     "published": "games",
     "statistics": "",

@@ -91,7 +91,7 @@ def start(
     _require_reward(config, task)
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
     plan = _Plan(settings, task, np.stack([task.w, *others]))
-    agent = _beginning(agent, config, settings)
+    agent = beginning(agent, config, settings)
     RunDir(path).refuse_taken()
     with RunDir(path).locked():
         before = worth(agent, config, task)
@@ -203,7 +203,7 @@ def worth(agent: Visr, config: RunConfig, task: Task) -> dict[str, Any]:
     }
 
 
-def _beginning(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
+def beginning(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
     """A copy to train: as pre-trained, or with a psi that has learnt nothing."""
     agent = copy.deepcopy(agent)
     if settings.from_scratch:

@@ -170,6 +170,8 @@ def test_sixty_four_features_learn_too(unroll: Unroll, new_agent: NewAgent):
         {"bonus": "gold"},
         {"bonus_scale": -1.0},
         {"task_mix": 1.5},
+        {"task_steps": 1},
+        {"task_steps": 7, "task_distribution": "visited"},
     ],
 )
 def test_what_does_not_go_together_is_refused(fields: dict[str, object]):

@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
+from visr import config as configuration
 from visr.agents import n_step_q, visited
 from visr.agents.draws import Draws
 from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.errors import UserError
 from visr.ops import sphere
-from visr.types import Unroll
+from visr.types import EnvSpec, Unroll
 
 NewAgent = Callable[..., Visr]
 
@@ -89,3 +93,46 @@ def test_returns_of_another_task_end_before_the_first_action_it_would_not_choose
     assert target[1, 0, 0].item() == pytest.approx(1 + 0.5 * 8)
     # The last column pursued w itself: three steps, as ever.
     assert target[0, 3, 0].item() == pytest.approx(1 + 0.5 * (1 + 0.5 * (1 + 0.5 * 8)))
+
+
+def test_pieces_are_the_same_steps_in_shorter_unrolls(unroll: Unroll):
+    reset = torch.zeros(6, 4, dtype=torch.bool)
+    reset[1, 2] = True  # so that the piece after it begins an episode
+    whole = unroll._replace(is_reset=reset)
+    short = visited.pieces(whole, 2)
+    assert short.action.shape == (2, 12)
+    for piece in range(3):
+        for env in range(4):
+            column, then = piece * 4 + env, slice(2 * piece, 2 * piece + 2)
+            assert torch.equal(
+                short.observation[:, column], whole.observation[2 * piece : 2 * piece + 3, env]
+            )
+            for name in ("action", "reward", "terminated", "truncated", "is_reset"):
+                assert torch.equal(getattr(short, name)[:, column], getattr(whole, name)[then, env])
+            assert torch.equal(short.w[column], whole.w[env])
+    assert torch.equal(short.previous_actions[0], whole.previous_actions[:-1:2].flatten())
+    assert short.previous_action[1 * 4 + 2] == -1
+
+
+def test_one_step_losses_do_not_change_when_unrolls_are_cut(unroll: Unroll, new_agent: NewAgent):
+    # The same tasks for the same steps: psi's loss is a mean over steps, however they are grouped.
+    fields = {"task_distribution": "visited", "task_mix": 0.0, "bonus": "rnd", "n_step": 1}
+    whole = new_agent(**fields).losses(unroll)
+    cut = new_agent(**fields, task_steps=1, unroll_length=6).losses(unroll)
+    torch.testing.assert_close(cut.psi, whole.psi)
+    torch.testing.assert_close(cut.phi, whole.phi)
+    torch.testing.assert_close(cut.metrics["bonus"], whole.metrics["bonus"])
+
+
+def test_every_piece_draws_a_task_of_its_own(unroll: Unroll):
+    short = visited.pieces(unroll, 1)
+    w, _ = visited.relabelled(short.w, sphere.uniform(6, 4, d=5), 1.0, new_draws())
+    assert len({tuple(row) for row in w.tolist()}) > 20  # two may draw the same step
+
+
+def test_a_memory_cannot_be_cut():
+    config = configuration.replace(
+        RunConfig(), task_distribution="visited", task_steps=1, core="lstm"
+    )
+    with pytest.raises(UserError, match="--core none"):
+        Visr(config.agent, EnvSpec(Discrete(9), num_actions=4))

@@ -14,11 +14,40 @@ from torch import Generator, Tensor
 
 from visr.agents.draws import Draws
 from visr.ops import sphere
+from visr.types import BY_UNROLL, Unroll
 
 _RIDGES = (0.01, 1.0)
 """Between these, evenly in the logarithm: from nearly least squares to nearly the plain correlation."""
 _MOST = 8
 """Stretches that one task rewards."""
+
+
+def pieces(unroll: Unroll, length: int) -> Unroll:
+    """The same steps as more and shorter unrolls, each taught under a task of its own.
+
+    [T, B] -> [length, T B / length]. T is a multiple of `length`; T itself changes nothing, any other wants
+    networks without a memory, which is known at an unroll's start alone.
+    """
+    count = len(unroll.action) // length
+    if count == 1:
+        return unroll
+    return Unroll(
+        torch.cat(
+            [
+                steps(unroll.observation[:-1], length),
+                unroll.observation[length::length].flatten(0, 1).unsqueeze(0),
+            ]
+        ),
+        *(steps(x, length) for x in unroll[1 : -len(BY_UNROLL)]),
+        w=unroll.w.repeat(count, 1),
+        previous_action=unroll.previous_actions[:-1:length].flatten(),
+        memory=unroll.memory.repeat(count, 1),
+    )
+
+
+def steps(x: Tensor, length: int) -> Tensor:
+    """[T, B, ...] -> [length, T B / length, ...]: pieces in order of time, unrolls side by side."""
+    return x.unflatten(0, (-1, length)).transpose(0, 1).flatten(1, 2)
 
 
 @torch.no_grad()

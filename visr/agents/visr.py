@@ -10,6 +10,7 @@ from visr.agents.draws import Draws
 from visr.agents.plans import plan
 from visr.agents.values import Losses, Values
 from visr.config import AgentConfig
+from visr.errors import UserError
 from visr.networks import build
 from visr.ops import sphere
 from visr.types import EnvSpec, Unroll
@@ -27,19 +28,27 @@ class Visr(Values):
         self.objective = objectives.build(config, spec)
         self.bonus = bonuses.build(config, spec)
         self.draws = Draws() if config.task_distribution == "visited" else None
+        if config.task_steps and self.psi.memory_size:
+            raise UserError(
+                f"task_steps = {config.task_steps} is for a psi without memory; use --core none, or 0."
+            )
 
     def losses(self, unroll: Unroll) -> Losses:
         """loss_psi = sum_i (psi_i - y_i)^2 and loss_phi = -phi . w; psi's gradient stops at phi."""
         cumulant, phi_loss = self.objective(self.phi, unroll)
         metrics = self._describe(cumulant, unroll)
         surprise = None if self.bonus is None else self.bonus(self.phi, unroll)
+        bonus = None if surprise is None else surprise.bonus.unsqueeze(-1)
         off_policy = None
         if self.draws is not None:
-            w, off_policy = visited.relabelled(unroll.w, cumulant, self.config.task_mix, self.draws)
+            met, length = cumulant, self.config.task_steps or len(unroll.action)
+            unroll, cumulant = visited.pieces(unroll, length), visited.steps(cumulant, length)
+            bonus = None if bonus is None else visited.steps(bonus, length)
+            w, off_policy = visited.relabelled(unroll.w, met, self.config.task_mix, self.draws)
             unroll = unroll._replace(w=w)
-        if surprise is not None:  # along w, as |w| = 1: (c + b w) . w = c . w + b
-            cumulant = cumulant + surprise.bonus.unsqueeze(-1) * unroll.w
-            metrics["bonus"] = n_step_q.mean_over_steps(surprise.bonus, unroll)
+        if bonus is not None:  # along w, as |w| = 1: (c + b w) . w = c . w + b
+            cumulant = cumulant + bonus * unroll.w
+            metrics["bonus"] = n_step_q.mean_over_steps(bonus.squeeze(-1), unroll)
         fit = self.loss(cumulant, unroll, off_policy=off_policy)
         metrics = {**fit.metrics, **metrics}
         return Losses(fit.loss, phi_loss, metrics, None if surprise is None else surprise.loss)

@@ -27,6 +27,7 @@ def check(config: RunConfig) -> None:
             "of the whole batch; use --micro-batch 0."
         )
     _check_objective(config.agent)
+    _check_task_steps(config.agent, training)
     _check_sizes(config)
     if training.num_rewarded_envs >= training.num_envs:
         raise UserError(
@@ -90,6 +91,18 @@ def _check_objective(agent: AgentConfig) -> None:
         raise UserError(
             "cumulant = 'current' does not go with objective = 'metra', whose cumulant is the difference "
             "of two states; leave it out."
+        )
+
+
+def _check_task_steps(agent: AgentConfig, training: TrainingConfig) -> None:
+    steps, length = agent.task_steps, training.unroll_length
+    if steps and agent.task_distribution == "uniform":
+        raise UserError(
+            f"task_steps = {steps} says how long visited tasks last; add --task-distribution visited."
+        )
+    if steps and length % steps:
+        raise UserError(
+            f"task_steps = {steps} does not divide unroll_length = {length} evenly; give a divisor of it."
         )
 
 

@@ -51,6 +51,7 @@ _AT_LEAST: dict[str, float] = {
     "replay_steps": 1,
     "gpi_steps": 0,
     "sweep_steps": 0,
+    "task_steps": 0,
     "exploration_steps": 0,
     "max_staleness": 0,
     "publish_every": 1,

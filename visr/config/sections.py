@@ -112,6 +112,8 @@ class AgentConfig:
     """psi learns the tasks pursued, or partly tasks that reward states just visited (see `task_mix`)."""
     task_mix: float = 0.5
     """With `visited`: the share of unrolls that psi learns under such a task."""
+    task_steps: int = 0
+    """With `visited`: steps that share such a task; 0: all of an unroll. Fewer mean more tasks per update."""
     value_weight: float = 0.0
     """Extra weight of psi's error along w, the one of d directions that w's own policy reads."""
     torso: Literal["auto", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
