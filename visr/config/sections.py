@@ -293,7 +293,7 @@ class FinetuneConfig:
     """Steps per unroll."""
     batch_size: int = 8
     """Unrolls per update, drawn from all that are remembered."""
-    updates_per_round: int = 16
+    updates_per_round: int = 32
     """Updates after every unroll of all environments."""
     replay_steps: int = 100_000
     """Steps that are remembered."""
