@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", default=["boxes", "goals"])
     parser.add_argument("--num-tasks", type=int, default=10)
     parser.add_argument("--num-steps", type=int, default=100_000)
+    parser.add_argument("--updates-per-round", type=int, default=FinetuneConfig.updates_per_round)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/grid/finetune.csv"))
     options = parser.parse_args()
@@ -56,7 +57,10 @@ def main() -> None:
         for i, reward in enumerate(rewards[family][: options.num_tasks]):
             for from_scratch in (False, True):
                 settings = FinetuneConfig(
-                    num_steps=options.num_steps, from_scratch=from_scratch, seed=options.seed
+                    num_steps=options.num_steps,
+                    from_scratch=from_scratch,
+                    updates_per_round=options.updates_per_round,
+                    seed=options.seed,
                 )
                 told = [options.name or options.run, family, i, options.seed, int(from_scratch)]
                 points = curve(run, run.infer(reward), settings)
