@@ -155,7 +155,8 @@ class RunDir:
     def refuse_links(self) -> None:
         """A run is written to below its own directory alone, wherever it comes from."""
         inner = (self.tasks, self.report, self.replay, self.tensorboard, self._checkpoints)
-        for place in (*inner, self.finetuned_run("")):
+        adapted = self.finetuned_run("")
+        for place in (*inner, adapted, *adapted.glob("*")):
             if place.is_symlink():
                 raise UserError(
                     f"{place} is a link to {os.readlink(place)}, out of the run; put what it holds "

@@ -58,13 +58,16 @@ def test_rows_are_not_appended_through_a_link_to_nowhere(tmp_path: Path):
     assert not (tmp_path / "elsewhere.csv").exists()
 
 
-@pytest.mark.parametrize("place", ["tasks", "report", "checkpoints", "finetuned", "tensorboard"])
+@pytest.mark.parametrize(
+    "place", ["tasks", "report", "checkpoints", "finetuned", "finetuned/play", "tensorboard"]
+)
 def test_a_directory_that_leads_out_of_a_run_is_refused(
     place: str, run: Path, capsys: pytest.CaptureFixture[str]
 ):
     elsewhere = run.parent / "elsewhere"
     elsewhere.mkdir()
     shutil.rmtree(run / place, ignore_errors=True)
+    (run / place).parent.mkdir(exist_ok=True)
     (run / place).symlink_to(elsewhere)
     assert f"{place} is a link to {elsewhere}" in sentence(capsys, "report", run)
     assert f"{place} is a link to {elsewhere}" in sentence(capsys, "task", "list", run)
