@@ -66,7 +66,10 @@ def play(run: RunDir, **scores: float) -> None:
     append_rows(run.online, columns, [[s, 5, best * s / STEPS, 0.1, 3] for s in steps])
     judged = [condition(names[name], score) for name, score in scores.items()]
     env = run.config().env
-    write_json(run.phase_two, phase(*judged, env=env, num_steps=STEPS))
+    content = phase(*judged, env=env, num_steps=STEPS)
+    if not env.startswith("ALE/"):  # only there may fifty episodes come first
+        content["num_rewarded_steps"] = 99_840
+    write_json(run.phase_two, content)
 
 
 def table_of(path: Path) -> list[dict[str, str]]:
@@ -292,7 +295,88 @@ def test_runs_of_different_lengths_are_different_curves(atari: Path):
     play(longer, regression=1.0, random=0.0)
     longer.write_config(configuration.replace(longer.config(), num_steps=6000))
     (suite,) = publication.gather(atari).suites
-    assert set(curves.collect(suite).by_agent) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
+    found = curves.collect(suite, suite.runs)
+    assert set(found.by_agent) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
+
+
+def test_figure_2a_is_of_games_that_every_line_has(minatar: Path):
+    for seed in (0, 1):  # without GPI only the first game was played, and worse
+        play(new_run(minatar, "visr-no-gpi", SMALL[0], seed), regression=3.0, random=1.0)
+    (suite,) = publication.gather(minatar).suites
+    drawing = curves.over_training(suite)
+    assert drawing is not None
+    assert "Left out, as not every line has it: Asterix." in drawing.caption
+    assert "(1 here)" in drawing.caption
+    # a game that all but one line lack must not move their medians
+    ends = {row[0]: row[2] for row in drawing.rows}
+    play(new_run(minatar, "visr", "MinAtar/Freeway-v1", 0), regression=99.0, random=1.0)
+    play(new_run(minatar, "nsq-10m", "MinAtar/Freeway-v1", 0), trained=11.0, random=1.0)
+    (suite,) = publication.gather(minatar).suites
+    again = curves.over_training(suite)
+    assert again is not None
+    assert {row[0]: row[2] for row in again.rows} == ends
+
+
+def test_figure_2a_s_band_is_of_seeds_that_played_every_game(minatar: Path):
+    play(new_run(minatar, "visr", SMALL[0], 2), regression=60.0, random=1.0)
+    (suite,) = publication.gather(minatar).suites
+    drawing = curves.over_training(suite)
+    assert drawing is not None
+    *_, lowest, highest = drawing.rows[-1]
+    assert lowest == highest  # seeds 0 and 1 score alike; seed 2 has one game of two
+
+
+def test_figure_2a_leaves_out_what_was_left_out(atari: Path):
+    half = new_run(atari, "visr", "ALE/MsPacman-v5", 0)
+    play(half, regression=9.0, random=0.0)
+    half.write_config(configuration.replace(half.config(), num_steps=10 * STEPS))
+    (suite,) = publication.gather(atari).suites
+    drawing = curves.over_training(suite)
+    assert drawing is not None
+    assert "(2 here)" in drawing.caption
+    assert "Left out" not in drawing.caption
+
+
+@pytest.mark.parametrize(
+    ("env", "num_steps", "episodes", "budget"),
+    [
+        (ATARI[0], 30_000, 50, "100k"),  # the paper's fifty episodes came first
+        (ATARI[0], 30_000, 8, "30k"),
+        (SMALL[0], 3_008, 300, "3k"),
+        (SMALL[0], 99_840, 900, "100k"),
+    ],
+)
+def test_a_line_says_how_many_rewarded_steps_it_had(
+    env: str, num_steps: int, episodes: int, budget: str, tmp_path: Path
+):
+    run = new_run(tmp_path, "visr", env, 0)
+    play(run, regression=6.0, random=1.0)
+    met = {"num_rewarded_steps": num_steps, "num_rewarded_episodes": episodes}
+    content = phase(condition("env-regression", 6.0), env=env, num_steps=STEPS)
+    write_json(run.phase_two, content | met)
+    assert f"GPI VISR @{budget}" in lines(tmp_path)
+
+
+def test_claims_compare_agents_that_trained_for_as_many_steps(minatar: Path):
+    for seed in (0, 1):
+        longer = new_run(minatar / "longer", "visr", SMALL[0], seed)
+        play(longer, regression=99.0, random=1.0)
+        longer.write_config(configuration.replace(longer.config(), num_steps=STEPS // 2))
+        play(new_run(minatar, "rf-visr", SMALL[0], seed), regression=1.5, random=1.0)
+    words = {row["Claim"]: row["Compared"] for row in table_of(_claims(minatar))}
+    assert words["Learned features beat random ones"] == "GPI VISR @100k > GPI RF VISR @100k"
+    for seed in (0, 1):
+        shorter = RunDir(minatar / "runs" / "rf-visr" / "MinAtar-Breakout-v1" / f"seed-{seed}")
+        shorter.write_config(configuration.replace(shorter.config(), num_steps=STEPS // 3))
+    words = {row["Claim"]: row["Compared"] for row in table_of(_claims(minatar))}
+    assert (
+        words["Learned features beat random ones"]
+        == "GPI VISR @100k after 3k steps > GPI RF VISR @100k after 1k steps"
+    )
+
+
+def _claims(root: Path) -> Path:
+    return Path(report.write(root)["page"]).parent / "tables" / "minatar_claims.csv"
 
 
 def test_other_environments_have_a_table_and_curves_too(tmp_path: Path):
@@ -331,6 +415,15 @@ def test_every_figure_is_a_png_in_light_and_dark_and_a_csv(atari: Path):
 def test_our_own_dqn_runs_appear_in_figure_2c(minatar: Path):
     for game in SMALL:
         play(new_run(minatar, "dqn-10m", game, 0), trained=8.0, random=1.0)
+    (suite,) = publication.gather(minatar).suites
+    drawing = contests.frames_of_dqn(suite)
+    assert drawing is not None
+    # short runs that never get there say nothing of how long it takes
+    for game in SMALL:
+        for seed in (0, 1, 2):
+            short = new_run(minatar, "dqn-100k", game, seed)
+            play(short, trained=2.0, random=1.0)
+            short.write_config(configuration.replace(short.config(), num_steps=STEPS // 2))
     (suite,) = publication.gather(minatar).suites
     drawing = contests.frames_of_dqn(suite)
     assert drawing is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,15 @@ import pytest
 from visr.errors import UserError
 from visr.reproduce import plan
 from visr.reproduce.ledger import Ledger, locked, read
+
+
+def leave(directory: Path, *files: str, text: str = "{}") -> None:
+    """What a finished job leaves in its run."""
+    run = directory / PLAN.jobs[0].run
+    run.mkdir(parents=True, exist_ok=True)
+    for name in files:
+        (run / name).write_text(text)
+
 
 PLAN = plan.make("minatar", only=["visr"], chosen_games=["breakout"], seeds=[0])
 
@@ -31,6 +41,7 @@ def test_what_ran_when_the_runner_died_is_pending_again_and_what_was_done_stays_
     ledger = Ledger(tmp_path)
     ledger.adopt(PLAN)
     ledger.change(PLAN.jobs[0], state="done")
+    leave(tmp_path, "config.json")
     ledger.change(PLAN.jobs[1], state="running", attempts=1)
     again = Ledger(tmp_path)
     again.adopt(PLAN)
@@ -49,10 +60,33 @@ def test_a_plan_with_other_settings_is_refused_and_changes_nothing(tmp_path: Pat
     assert (tmp_path / "ledger.csv").read_bytes() == before
 
 
+def test_what_is_gone_or_damaged_is_done_again(tmp_path: Path):
+    ledger = Ledger(tmp_path)
+    ledger.adopt(PLAN)
+    for job in PLAN.jobs:
+        ledger.change(job, state="done")
+    leave(tmp_path, "config.json", "phase_two.json")
+    for name, states in (
+        ("phase_two.json", ["done", "pending"]),
+        ("config.json", ["pending", "done"]),
+    ):
+        leave(tmp_path, "config.json", "phase_two.json")
+        leave(tmp_path, name, text="garbage")
+        again = Ledger(tmp_path)
+        again.adopt(PLAN)
+        assert [again.state(job) for job in PLAN.jobs] == states
+        for job in PLAN.jobs:
+            again.change(job, state="done")
+    shutil.rmtree(tmp_path / PLAN.jobs[0].run)
+    again.adopt(PLAN)
+    assert {again.state(job) for job in PLAN.jobs} == {"pending"}
+
+
 def test_a_larger_plan_adds_to_what_is_there(tmp_path: Path):
     ledger = Ledger(tmp_path)
     ledger.adopt(PLAN)
     ledger.change(PLAN.jobs[0], state="done")
+    leave(tmp_path, "config.json")
     larger = plan.make("minatar", only=["visr", "uniform"], chosen_games=["breakout"], seeds=[0])
     ledger.adopt(larger)
     assert [row.state for row in ledger.rows.values()] == ["done", "pending", "pending", "pending"]

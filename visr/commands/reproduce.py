@@ -69,6 +69,7 @@ def run(args: list[str]) -> int:
     wanted = _plan(chosen)
     out = Path(chosen.out or f"runs/reproduce-{chosen.suite}{'-paper' if chosen.paper else ''}")
     if chosen.dry_run:
+        Ledger(out).refuse_others(wanted)
         _show_plan(wanted, out, chosen)
         return 0
     if chosen.cluster is not None:

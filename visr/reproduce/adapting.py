@@ -13,7 +13,7 @@ from visr.api import Run
 from visr.config import FinetuneConfig
 from visr.disk.files import write_json
 from visr.errors import UserError
-from visr.reproduce.lineup import Way
+from visr.reproduce.lineup import INFERRING, ROUNDS, Way
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir, slug
 from visr.tasks import methods, phase_two, sources
@@ -21,10 +21,6 @@ from visr.tasks.protocol import Scores
 from visr.tasks.task import Task
 
 FORMAT = 1
-_ROUNDS = 5
-"""Of inference: the paper's sweep, then four that draw from the posterior."""
-_INFERRING = 0.2
-"""The share of the steps that goes to inference where fine-tuning takes the rest."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +33,9 @@ class _Plan:
 
 
 _PLANS: dict[Way, _Plan] = {
-    "rounds": _Plan(_ROUNDS),
-    "fine-tuned": _Plan(inferring=_INFERRING),
-    "rounds and fine-tuned": _Plan(_ROUNDS, _INFERRING),
+    "rounds": _Plan(ROUNDS),
+    "fine-tuned": _Plan(inferring=INFERRING),
+    "rounds and fine-tuned": _Plan(ROUNDS, INFERRING),
     "from scratch": _Plan(inferring=0.0),
 }
 

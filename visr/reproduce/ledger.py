@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from visr.disk import locking, seal
-from visr.disk.files import read_bytes, reading, write_bytes, writing
+from visr.disk.files import read_bytes, read_json, reading, write_bytes, writing
 from visr.errors import UserError
 from visr.reproduce.plan import Job, Plan
 from visr.run_dir import RunDir
@@ -59,14 +59,10 @@ class Ledger:
         self.rows: dict[str, Row] = {row.job: row for row in read(self._file)}
 
     def adopt(self, plan: Plan) -> None:
-        """Add the plan's jobs that are new; refuse those that were done with other settings."""
+        """Add the plan's jobs that are new; what was lost is to be done again."""
+        self.refuse_others(plan)
         for job in plan.jobs:
             known = self.rows.get(job.id)
-            if known is not None and known.config_hash != job.config_hash:
-                raise UserError(
-                    f"{self.directory} holds {job.id} with other settings (config hash "
-                    f"{known.config_hash}, not {job.config_hash}); choose another --out."
-                )
             if known is None:
                 self.rows[job.id] = new_row(job)
             elif known.state in ("running", "failed") or self._is_lost(job):
@@ -74,12 +70,25 @@ class Ledger:
                 self.rows[job.id] = replace(known, state="pending")
         self._write()
 
+    def refuse_others(self, plan: Plan) -> None:
+        """A job that was done with other settings is another job."""
+        for job in plan.jobs:
+            known = self.rows.get(job.id)
+            if known is not None and known.config_hash != job.config_hash:
+                raise UserError(
+                    f"{self.directory} holds {job.id} with other settings (config hash "
+                    f"{known.config_hash}, not {job.config_hash}); choose another --out."
+                )
+
     def _is_lost(self, job: Job) -> bool:
-        """Whether the one file that a job of the rewarded phase leaves is gone from its run."""
+        """Whether the file that a finished job leaves is gone from its run, or damaged."""
         run = RunDir(self.directory / job.run)
-        results = {"evaluate": run.phase_two, "adapt": run.adapted}
-        is_there = run.config_file.exists()
-        return job.phase in results and is_there and not results[job.phase].exists()
+        left = {"train": run.config_file, "evaluate": run.phase_two, "adapt": run.adapted}
+        try:
+            read_json(left[job.phase])
+        except UserError:
+            return True
+        return False
 
     def change(self, job: Job, **columns: Any) -> Row:
         """Note what has become of a job; on disk when this returns."""

@@ -48,6 +48,10 @@ FORMS = (
 
 Way = Literal["rounds", "fine-tuned", "rounds and fine-tuned", "from scratch"]
 """To spend the rewarded steps otherwise than the paper: `reproduce.adapting` has each."""
+ROUNDS = 5
+"""Of inference: the paper's sweep, then four that draw from the posterior."""
+INFERRING = 0.2
+"""The share of the steps that goes to inference where fine-tuning takes the rest."""
 _WAYS: dict[str, tuple[Way, ...]] = {
     "visr": ("rounds", "fine-tuned", "from scratch"),
     "visr-plus": ("rounds and fine-tuned",),

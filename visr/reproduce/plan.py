@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from visr import config as configuration
 from visr import games, presets
-from visr.config import GRID, MINATAR, RunConfig
+from visr.config import GRID, MINATAR, FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.reproduce import lineup
 
@@ -117,6 +117,7 @@ class Job:
             content["counts"] = vars(self.counts)
         if self.ways:
             content["ways"] = self.ways
+            content["adapting"] = [lineup.ROUNDS, lineup.INFERRING, vars(FinetuneConfig())]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -190,15 +190,16 @@ def _match(suite: Suite, entry: Entry, game: str) -> Match:
 
 
 def _own_dqn(suite: Suite, game: str, score: float) -> float | None:
-    """The earliest step at which the mean of our DQN runs reached it, in millions of frames."""
+    """The step at which our DQN runs first reached it, in millions of frames: the median of the longest."""
+    runs = [r for r in suite.runs if r.env == game and r.agent.startswith("dqn") and r.online]
+    longest = max((run.num_steps for run in runs), default=0)
     reached = []
-    for run in suite.runs:
-        if run.env == game and run.agent.startswith("dqn") and run.online:
-            line = scores.smoothed(run.online)
-            at = np.flatnonzero(np.nan_to_num(line, nan=-np.inf) >= score)
-            skip = run.frame_skip if suite.is_atari else 1
-            step = float(run.online["num_steps"][at[0]]) if at.size else np.inf
-            reached.append(step * skip / 1e6)
+    for run in (run for run in runs if run.num_steps == longest):
+        line = scores.smoothed(run.online)
+        at = np.flatnonzero(np.nan_to_num(line, nan=-np.inf) >= score)
+        skip = run.frame_skip if suite.is_atari else 1
+        step = float(run.online["num_steps"][at[0]]) if at.size else np.inf
+        reached.append(step * skip / 1e6)
     return float(np.median(reached)) if reached else None
 
 

@@ -26,27 +26,25 @@ _CELL, _GAP = 1.0, 0.32  # a panel's width and height, and the room between pane
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Normalised scores over steps: one array [seeds, points] for each agent and game."""
+    """Normalised scores over steps: a line [points] for each agent, game and seed."""
 
     steps: Floats
-    by_agent: dict[str, dict[str, Floats]]
-    """By the paper's name of an agent, then by game."""
+    by_agent: dict[str, dict[str, dict[int, Floats]]]
+    """By the paper's name of an agent, then by game, then by seed."""
 
 
-def collect(suite: Suite, agents: set[str] | None = None) -> Curves:
+def collect(suite: Suite, runs: list[Run]) -> Curves:
     """Every run's smoothed online scores at common steps; nan before its first and after its last."""
-    runs = [run for run in suite.runs if run.online and (agents is None or run.agent in agents)]
     last = max((float(run.online["num_steps"][-1]) for run in runs), default=0.0)
     steps = np.linspace(0, last, _POINTS + 1)[1:] if last else np.zeros(0)
-    found: dict[str, dict[str, list[Floats]]] = {}
+    found: dict[str, dict[str, dict[int, Floats]]] = {}
     names = _names(runs)
     for run in runs:
         name = names[run.agent, run.num_steps]
-        found.setdefault(name, {}).setdefault(run.env, []).append(_line(suite, run, steps))
-    by_agent = {
-        agent: {game: np.array(lines) for game, lines in sorted(of.items())}
-        for agent, of in sorted(found.items())
-    }
+        line = _line(suite, run, steps)
+        if np.isfinite(line).any():
+            found.setdefault(name, {}).setdefault(run.env, {})[run.seed] = line
+    by_agent = {agent: dict(sorted(of.items())) for agent, of in sorted(found.items())}
     return Curves(steps, by_agent)
 
 
@@ -80,12 +78,19 @@ def _normalised(suite: Suite, game: str, line: Floats) -> Floats:
 
 
 def over_training(suite: Suite) -> Drawing | None:
-    """Figure 2a: the median over games while training goes on, with and without GPI."""
+    """Figure 2a: the median over games while training goes on, with and without GPI.
+
+    Of finished runs, and of games that every line has: medians over different games are not comparable.
+    """
     names = {"visr", "visr-no-gpi", "rf-visr", "rf-visr-no-gpi"}
-    found = collect(suite, names)
+    found = collect(suite, [run for run in _told(suite) if run.agent in names and run.has_score])
     if not found.by_agent or not suite.is_normalised:
         return None
-    lines = {agent: _median(found, agent) for agent in found.by_agent}
+    every = set().union(*found.by_agent.values())
+    shared = sorted(every.intersection(*found.by_agent.values()))
+    if not shared:
+        return None
+    lines = {agent: _median(found, agent, shared) for agent in found.by_agent}
     rows = [
         (agent, float(step), float(mid), float(low), float(high))
         for agent, (middle, least, most) in lines.items()
@@ -94,7 +99,8 @@ def over_training(suite: Suite) -> Drawing | None:
     ]
     if not rows:
         return None
-    num_games = max(len(of) for of in found.by_agent.values())
+    num_games, missing = len(shared), sorted(name_of(game) for game in every - set(shared))
+    without = f" Left out, as not every line has it: {', '.join(missing)}." if missing else ""
     return Drawing(
         f"{suite.key}_figure_2a",
         "Score with and without GPI over training (Figure 2a)",
@@ -102,21 +108,27 @@ def over_training(suite: Suite) -> Drawing | None:
         + "; ".join(f"{agent} ends at {_last(line[0]):.1f}" for agent, line in lines.items()),
         f"Median over games ({num_games} here) of the {suite.unit} of the rewarded environments, "
         "each game averaged over seeds; the band reaches from the lowest to the highest seed. "
-        "Solid: with GPI; dashed: without.",
+        f"Solid: with GPI; dashed: without.{without}",
         lambda theme: _draw_over_training(theme, found.steps, lines, suite.unit),
         ("agent", "num_steps", "median", "lowest_seed", "highest_seed"),
         rows,
     )
 
 
-def _median(found: Curves, agent: str) -> tuple[Floats, Floats, Floats]:
-    """Over games: of the means over seeds, and of the worst and best single seeds."""
-    by_game = list(found.by_agent[agent].values())
-    num_seeds = min(len(lines) for lines in by_game)
+def _told(suite: Suite) -> list[Run]:
+    """Runs whose scores over training are known."""
+    return [run for run in suite.runs if run.online]
+
+
+def _median(found: Curves, agent: str, games: list[str]) -> tuple[Floats, Floats, Floats]:
+    """Over games: of the means over seeds, and of the worst and best single seeds that played them all."""
+    by_game = [found.by_agent[agent][game] for game in games]
+    seeds = set(by_game[0]).intersection(*by_game)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # steps that no run has reached are nan
-        middle = np.median([np.nanmean(lines, axis=0) for lines in by_game], axis=0)
-        single = [np.median([lines[s] for lines in by_game], axis=0) for s in range(num_seeds)]
+        middle = np.median([np.nanmean(list(of.values()), axis=0) for of in by_game], axis=0)
+        single = [np.median([of[seed] for of in by_game], axis=0) for seed in sorted(seeds)]
+        single = single or [middle]
         return middle, np.nanmin(single, axis=0), np.nanmax(single, axis=0)
 
 
@@ -148,7 +160,7 @@ def _draw_over_training(
 
 def every_game(suite: Suite) -> Drawing | None:
     """A small panel a game: every agent's mean over seeds, each panel with its own scale."""
-    found = collect(suite)
+    found = collect(suite, _told(suite))
     games = sorted({game for of in found.by_agent.values() for game in of})
     lines = {(agent, game): _mean(of[game]) for agent, of in found.by_agent.items() for game in of}
     lines = {which: line for which, line in lines.items() if np.isfinite(line).any()}
@@ -175,10 +187,10 @@ def every_game(suite: Suite) -> Drawing | None:
     )
 
 
-def _mean(lines: Floats) -> Floats:
+def _mean(by_seed: dict[int, Floats]) -> Floats:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
-        return np.nanmean(lines, axis=0)
+        return np.nanmean(list(by_seed.values()), axis=0)
 
 
 def _draw_panels(

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from visr import games, published, statistics
-from visr.report.collection.entries import FROM_SCRATCH, Entry
+from visr.report.collection.entries import BOTTOM, FROM_SCRATCH, Entry, Key
 from visr.report.collection.paper_tables import how_much
+from visr.report.collection.runs import short_count
 from visr.report.collection.suites import Part, Suite, name_of
 from visr.report.collection.table import DASH, Row, Table, fixed
 from visr.statistics import Improvement, Interval
@@ -114,20 +115,27 @@ class Contest:
 
 def contests(suite: Suite, which: Sequence[Claim] = CLAIMS) -> list[Contest]:
     """The claims that both sides of were run, on the games that both played."""
-    entries: dict[str, Entry] = {}
+    entries: dict[str, list[Entry]] = {}
     for entry in sorted(suite.entries, key=lambda e: e.key.num_steps):
-        entries[entry.key.name] = entry
+        entries.setdefault(entry.key.name, []).append(entry)
         if entry.key.interaction != "0":
-            entries[entry.key.algorithm] = entry
+            entries.setdefault(entry.key.algorithm, []).append(entry)
     found = []
     for claim in which:
-        better, worse = entries.get(claim.better), entries.get(claim.worse)
-        if better is None or worse is None:
+        if claim.better not in entries or claim.worse not in entries:
             continue
+        better, worse = _alike(entries[claim.better], entries[claim.worse])
         shared = [game for game in better.scores if game in worse.scores]
         if shared:
             found.append(_contest(claim, better, worse, shared))
     return found
+
+
+def _alike(better: list[Entry], worse: list[Entry]) -> tuple[Entry, Entry]:
+    """The longest trained pair that trained for as many steps; without such a pair, the longest of each."""
+    others = {entry.key.num_steps: entry for entry in worse}
+    pairs = [(e, others[e.key.num_steps]) for e in better if e.key.num_steps in others]
+    return pairs[-1] if pairs else (better[-1], worse[-1])
 
 
 def _contest(claim: Claim, better: Entry, worse: Entry, shared: list[str]) -> Contest:
@@ -155,7 +163,7 @@ def _claims(suite: Suite, which: Sequence[Claim], name: str, title: str) -> Tabl
         Row(
             (
                 c.claim.words,
-                f"{c.better.key.name} > {c.worse.key.name}",
+                _compared(c.better.key, c.worse.key),
                 _within(c.found.probability, c.found.interval),
                 f"{c.games_ahead} of {c.found.num_games}",
                 c.found.verdict,
@@ -174,12 +182,22 @@ def _claims(suite: Suite, which: Sequence[Claim], name: str, title: str) -> Tabl
             f"drawn at random, ties counting half, with its {100 * statistics.LEVEL:g} % "
             "stratified bootstrap interval. A claim holds where the whole interval lies above "
             "one half, does not hold where it lies below, and otherwise, or with a single seed, "
-            "there is not enough evidence. Games ahead compares means over seeds."
+            "there is not enough evidence. Few seeds make such intervals too narrow: where there is no "
+            "difference at all, five games with three seeds each still get a verdict in about one case of "
+            "ten, and a single game in one of five. Games ahead compares means over seeds."
         ),
         columns=("Claim", "Compared", "P", "Games ahead", "Verdict"),
         words=frozenset({1, 4}),
         rows=tuple(rows),
     )
+
+
+def _compared(better: Key, worse: Key) -> str:
+    """Their names; with the steps of pre-training where these are not alike."""
+    if {better.section, worse.section} != {BOTTOM} or better.num_steps == worse.num_steps:
+        return f"{better.name} > {worse.name}"
+    first, second = (f"{k.name} after {short_count(k.num_steps)} steps" for k in (better, worse))
+    return f"{first} > {second}"
 
 
 def game_scores(suite: Suite) -> Table | None:

@@ -29,6 +29,10 @@ nav a { display: block; text-decoration: none; padding: 0.1rem 0; }
 nav a.inner { padding-left: 1.1rem; }
 .frame.themed { background: var(--card); }
 .frame.themed img { mix-blend-mode: normal; width: 100%; max-width: 50rem; }
+.frame.themed img.dark { display: none; }
+@media screen and (prefers-color-scheme: dark) {
+  .frame.themed img.dark { display: inline; }
+  .frame.themed img.light { display: none; } }
 h2.suite { font-size: 1.65rem; margin-top: 4.5rem; padding-top: 1.2rem; border-top: 2px solid var(--ink); }
 table.results { font-size: 0.82rem; width: auto; }
 table.results th, table.results td { padding: 0.28rem 0; border-bottom: 0; }
@@ -155,15 +159,17 @@ def _folded(table: Table) -> str:
 
 def _plate(plate: Plate) -> str:
     width, height = struct.unpack(">II", plate.light[16:24])  # of the PNG's first chunk
-    light, dark = (
-        f"data:image/png;base64,{base64.b64encode(png).decode()}"
-        for png in (plate.light, plate.dark)
+    size = f'alt="{text(plate.alt)}" width="{width // 2}" height="{height // 2}"'
+    (
+        light,
+        dark,
+    ) = (  # the page's style shows one of them; a <picture> would keep the dark one on paper
+        f'<img class="{kind}" src="data:image/png;base64,{base64.b64encode(png).decode()}" {size}>'
+        for kind, png in (("light", plate.light), ("dark", plate.dark))
     )
-    size = f'width="{width // 2}" height="{height // 2}"'
     return (
-        f'<h3 id="{plate.name}">{text(plate.title)}</h3>\n<figure><div class="frame wide themed"><picture>'
-        f'<source media="screen and (prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{text(plate.alt)}" {size}></picture></div>\n'
+        f'<h3 id="{plate.name}">{text(plate.title)}</h3>\n<figure><div class="frame wide themed">'
+        f"{light}{dark}</div>\n"
         f"<figcaption>{text(plate.caption)}</figcaption></figure>\n"
     )
 
