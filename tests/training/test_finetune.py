@@ -37,7 +37,7 @@ def task(pretrained: visr.Run) -> Task:
 
 
 def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
-    agent = finetuning._beginning(run.visr, run.config, FinetuneConfig(**fields))
+    agent = finetuning.beginning(run.visr, run.config, FinetuneConfig(**fields))
     settings = configuration.finetune_settings({**SHORT, **fields})
     return FineTuner(agent, run.config, settings, task.w, task.w[None], task.reward)
 

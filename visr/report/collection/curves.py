@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +34,7 @@ class Curves:
     """By the paper's name of an agent, then by game, then by seed."""
 
 
-def collect(suite: Suite, runs: list[Run]) -> Curves:
+def collect(suite: Suite, runs: Sequence[Run]) -> Curves:
     """Every run's smoothed online scores at common steps; nan before its first and after its last."""
     last = max((float(run.online["num_steps"][-1]) for run in runs), default=0.0)
     steps = np.linspace(0, last, _POINTS + 1)[1:] if last else np.zeros(0)
@@ -48,7 +49,7 @@ def collect(suite: Suite, runs: list[Run]) -> Curves:
     return Curves(steps, by_agent)
 
 
-def _names(runs: list[Run]) -> dict[tuple[str, int], str]:
+def _names(runs: Sequence[Run]) -> dict[tuple[str, int], str]:
     """Of agents by what was asked of them; with the steps, where one agent was asked for several numbers."""
     lengths: dict[str, set[int]] = {}
     for run in runs:
