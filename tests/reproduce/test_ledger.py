@@ -104,6 +104,14 @@ def test_a_damaged_ledger_is_a_sentence(tmp_path: Path, text: str):
         Ledger(tmp_path)
 
 
+def test_a_ledger_that_was_cut_short_names_the_row(tmp_path: Path):
+    Ledger(tmp_path).adopt(PLAN)
+    whole = (tmp_path / "ledger.csv").read_text()
+    (tmp_path / "ledger.csv").write_text(whole[: whole.rindex(PLAN.jobs[1].id) + 70])
+    with pytest.raises(UserError, match=f"the row of {PLAN.jobs[1].id} is cut short"):
+        Ledger(tmp_path)
+
+
 def test_no_flipped_bit_of_a_ledger_is_taken_for_a_value(tmp_path: Path):
     Ledger(tmp_path).adopt(PLAN)
     path = tmp_path / "ledger.csv"

@@ -148,6 +148,8 @@ def _checksum(columns: list[str]) -> str:
 
 
 def _row(values: dict[str, str]) -> Row:
+    if None in values.values():
+        raise ValueError(f"the row of {values['job']} is cut short")
     if seal.KEY in values and values[seal.KEY] != _checksum([values[name] for name in _COLUMNS]):
         raise ValueError(f"the row of {values['job']} does not match its checksum")
     row = Row(**{f.name: _KINDS[str(f.type)](values[f.name]) for f in fields(Row)})
