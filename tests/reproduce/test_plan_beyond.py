@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from visr import api
 from visr.cli import main
 from visr.disk.files import read_json
 from visr.errors import UserError
@@ -41,6 +42,15 @@ def test_every_way_spends_the_steps_that_are_allowed_and_no_more(done: Path, age
         # a sweep of ten environments side by side may end a few steps late; rounds of tuning are whole
         assert STEPS - 160 <= condition["num_rewarded_steps"] <= STEPS + 10, condition
         assert len(condition["scores"]) == TRIALS
+
+
+def test_inference_goes_on_until_a_reward_is_met(tmp_path: Path):
+    fields = {"preset": "minatar", "num_steps": 2_720, "num_envs": 68, "recorded_steps": 0}
+    run = api.pretrain("MinAtar/Freeway-v1", out=tmp_path / "run", **fields)
+    task, spent = adapting.infer(run, share=20, most=70, rounds=1)  # too few to cross any road
+    assert (task.name, spent) == ("skill:0", 60)
+    task, spent = adapting.infer(run, share=20, most=20, rounds=1)
+    assert (task.name, spent) == ("skill:0", 20)
 
 
 def test_only_fine_tuning_changes_weights(done: Path):

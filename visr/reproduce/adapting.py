@@ -54,8 +54,8 @@ def adapt(directory: RunDir, ways: Sequence[Way], counts: Counts) -> None:
 
 def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
     chosen, seed = _PLANS[way], run.config.training.seed
-    num_inferring = int(chosen.inferring * counts.rewarded_steps)
-    task, spent = _infer(run, num_inferring, chosen.rounds)
+    share = int(chosen.inferring * counts.rewarded_steps)
+    task, spent = infer(run, share, max(share, counts.rewarded_steps - share), chosen.rounds)
     if chosen.inferring < 1:
         left = counts.rewarded_steps - spent
         tuned = _tuned(run, task, way, left)
@@ -67,17 +67,21 @@ def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
     return {**phase_two.condition(named, task), "num_rewarded_steps": spent}
 
 
-def _infer(run: Run, num_steps: int, rounds: int) -> tuple[Task, int]:
-    """The task that `best` finds, and the steps it took; without a reward in them any task will do."""
-    seed = run.config.training.seed
-    if not num_steps:
-        return run.skill(seed), 0
-    seen = run.meet_rewards(num_episodes=num_steps, num_steps=num_steps, rounds=rounds, seed=seed)
-    if not seen.reward.any():
-        return run.skill(seed), len(seen.reward)
-    met = sources.from_environment(seen, run.config.inference.clip_rewards)
-    compared = methods.compare(met)
-    return run.task_of(compared, "best", sources.ENV_REWARD), len(seen.reward)
+def infer(run: Run, share: int, most: int, rounds: int) -> tuple[Task, int]:
+    """The task that `best` finds, and the steps it took: a share of them, or more until a reward is met.
+
+    Where `most` steps meet none, any task will do.
+    """
+    seed, spent = run.config.training.seed, 0
+    while 0 < share <= most - spent:
+        seen = run.meet_rewards(
+            num_episodes=share, num_steps=share, rounds=rounds, seed=seed + spent
+        )
+        spent += len(seen.reward)
+        if seen.reward.any():
+            met = sources.from_environment(seen, run.config.inference.clip_rewards)
+            return run.task_of(methods.compare(met), "best", sources.ENV_REWARD), spent
+    return run.skill(seed), spent
 
 
 def _tuned(run: Run, task: Task, way: Way, num_steps: int) -> Run:
