@@ -31,13 +31,10 @@ def pieces(unroll: Unroll, length: int) -> Unroll:
     count = len(unroll.action) // length
     if count == 1:
         return unroll
+    begun = steps(unroll.observation[:-1], length)
+    ends = unroll.observation[length::length].flatten(0, 1).unsqueeze(0)
     return Unroll(
-        torch.cat(
-            [
-                steps(unroll.observation[:-1], length),
-                unroll.observation[length::length].flatten(0, 1).unsqueeze(0),
-            ]
-        ),
+        torch.cat([begun, ends]),
         *(steps(x, length) for x in unroll[1 : -len(BY_UNROLL)]),
         w=unroll.w.repeat(count, 1),
         previous_action=unroll.previous_actions[:-1:length].flatten(),

@@ -165,13 +165,10 @@ def online(path: Path) -> Columns:
         raise UserError(f"{path} is damaged: it has no column num_episodes or none mean_return.")
     if rows and not (rows["num_episodes"] >= 0).all():
         raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
+    largest = phase_two.LARGEST  # sums of products of more overflow
     for name in ("num_episodes", "mean_return") if rows else ():
-        if (
-            np.nan_to_num(np.abs(rows[name])) > phase_two.LARGEST
-        ).any():  # sums of products overflow
-            raise UserError(
-                f"{path} is damaged: its column {name} exceeds {phase_two.LARGEST:.0e}."
-            )
+        if (np.nan_to_num(np.abs(rows[name])) > largest).any():
+            raise UserError(f"{path} is damaged: its column {name} exceeds {largest:.0e}.")
     return rows
 
 

@@ -132,10 +132,15 @@ def contests(suite: Suite, which: Sequence[Claim] = CLAIMS) -> list[Contest]:
 
 
 def _alike(better: list[Entry], worse: list[Entry]) -> tuple[Entry, Entry]:
-    """The longest trained pair that trained for as many steps; without such a pair, the longest of each."""
+    """The longest of each; of two that were pre-trained, the longest that were for as many steps."""
     others = {entry.key.num_steps: entry for entry in worse}
     pairs = [(e, others[e.key.num_steps]) for e in better if e.key.num_steps in others]
-    return pairs[-1] if pairs else (better[-1], worse[-1])
+    longest = better[-1], worse[-1]
+    return pairs[-1] if pairs and _are_pretrained(*(e.key for e in longest)) else longest
+
+
+def _are_pretrained(*keys: Key) -> bool:
+    return all(key.section == BOTTOM for key in keys)
 
 
 def _contest(claim: Claim, better: Entry, worse: Entry, shared: list[str]) -> Contest:
@@ -194,7 +199,7 @@ def _claims(suite: Suite, which: Sequence[Claim], name: str, title: str) -> Tabl
 
 def _compared(better: Key, worse: Key) -> str:
     """Their names; with the steps of pre-training where these are not alike."""
-    if {better.section, worse.section} != {BOTTOM} or better.num_steps == worse.num_steps:
+    if not _are_pretrained(better, worse) or better.num_steps == worse.num_steps:
         return f"{better.name} > {worse.name}"
     first, second = (f"{k.name} after {short_count(k.num_steps)} steps" for k in (better, worse))
     return f"{first} > {second}"

@@ -160,16 +160,13 @@ def _folded(table: Table) -> str:
 def _plate(plate: Plate) -> str:
     width, height = struct.unpack(">II", plate.light[16:24])  # of the PNG's first chunk
     size = f'alt="{text(plate.alt)}" width="{width // 2}" height="{height // 2}"'
-    (
-        light,
-        dark,
-    ) = (  # the page's style shows one of them; a <picture> would keep the dark one on paper
+    both = "".join(  # the page's style shows one of them; a <picture> would keep the dark one on paper
         f'<img class="{kind}" src="data:image/png;base64,{base64.b64encode(png).decode()}" {size}>'
         for kind, png in (("light", plate.light), ("dark", plate.dark))
     )
     return (
         f'<h3 id="{plate.name}">{text(plate.title)}</h3>\n<figure><div class="frame wide themed">'
-        f"{light}{dark}</div>\n"
+        f"{both}</div>\n"
         f"<figcaption>{text(plate.caption)}</figcaption></figure>\n"
     )
 
