@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
@@ -14,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike
 
 from visr.config import MINATAR, MinAtarConfig
+from visr.envs import minatar_state
 from visr.errors import UserError
 
 GAMES = {
@@ -100,6 +102,22 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         truncated = (self._age >= self._limit) & ~terminated
         self._ended = terminated | truncated
         return self._observe(), reward, terminated, truncated, {}
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that decides the future, as arrays."""
+        own = {"age": self._age.copy(), "ended": self._ended.copy()}
+        return own | minatar_state.taken(self._games)
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on exactly where `state()` was taken."""
+        age, ended = (np.array(state[name]) for name in ("age", "ended"))
+        if age.shape != (self.num_envs,) or ended.shape != age.shape:
+            raise UserError(
+                f"The saved games have shape {age.shape}, but there are {self.num_envs} of them: resume "
+                "with the num_envs they were saved with."
+            )
+        minatar_state.put_back(self._games, state)
+        self._age, self._ended = age.astype(np.int64), ended.astype(np.bool_)
 
     def _begin(self, index: int) -> None:
         game = self._games[index]

@@ -146,7 +146,8 @@ class Actor:
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
         """Go on from `state()`; environments that cannot be put back begin anew, as they did then."""
         self._generator.set_state(tensors["generator"])
-        if self.remembers:
+        was_forgetful = tensors.keys() == {"generator"}  # saved before these games could be
+        if self.remembers and not was_forgetful:
             self._observation, self._ended = (
                 tensors["observation"].numpy(),
                 tensors["ended"].numpy(),
