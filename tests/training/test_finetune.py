@@ -15,8 +15,10 @@ import visr
 from visr import config as configuration
 from visr import finetuning
 from visr.cli import main
+from visr.commands import finetune as command
 from visr.config import FinetuneConfig
 from visr.errors import UserError
+from visr.run_dir import RunDir
 from visr.tasks.task import Task
 from visr.training import checkpoint
 from visr.training.finetune import FineTuner
@@ -186,6 +188,30 @@ def test_the_command_line_fine_tunes_and_resumes(
     assert main(["finetune", "--resume", place, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["after"] == content["after"]
     assert main(["evaluate", place, "task", "--json"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_worse"),
+    [
+        ({"fraction_of_optimal": 0.9}, {"fraction_of_optimal": 0.4}, True),
+        ({"fraction_of_optimal": 0.9}, {"fraction_of_optimal": 0.895}, False),
+        ({"mean": 5.0, "standard_error": 0.3}, {"mean": 3.0, "standard_error": 0.4}, True),
+        ({"mean": 5.0, "standard_error": 0.3}, {"mean": 4.1, "standard_error": 0.4}, False),
+        ({"mean": 5.0, "standard_error": None}, {"mean": 5.0, "standard_error": None}, False),
+    ],
+)
+def test_the_command_line_says_when_it_made_things_worse(
+    before: dict[str, Any],
+    after: dict[str, Any],
+    is_worse: bool,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    content = {"before": before, "after": after, "from_scratch": False, "num_steps": 9}
+    command.show({**content, "env": "x", "task": "y"}, RunDir(tmp_path))
+    said = capsys.readouterr().err
+    assert ("It does worse than before" in said) == is_worse
+    assert ("Next: visr play" in said) != is_worse
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,9 @@ from visr.tasks.task import Task
 
 if TYPE_CHECKING:
     from visr.run_dir import RunDir
+
+_ALIKE = 0.01
+"""Of the optimum: less than that is no difference to speak of."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def run(args: list[str]) -> int:
     if chosen.json:
         output.emit({**content, "run": str(directory.path)})
     else:
-        _show(content, directory)
+        show(content, directory)
     return 0
 
 
@@ -84,14 +88,29 @@ def _resumed(chosen: Options) -> RunDir:
         return finetuning.resume(chosen.resume or "", observe)
 
 
-def _show(content: dict[str, Any], directory: RunDir) -> None:
+def show(content: dict[str, Any], directory: RunDir) -> None:
+    """What it was worth before and after, and what to do now."""
     before, after = content["before"], content["after"]
     start = "fresh weights" if content["from_scratch"] else "pre-trained psi at w"
     rows = [(start, _score(before)), (f"after {content['num_steps']:,} steps", _score(after))]
     kind = "fraction of optimal" if "fraction_of_optimal" in after else "mean score, 30 episodes"
     output.table(f"{content['env']}, task {content['task']}", rows, header=("psi", kind))
     print(directory.path)
-    output.say(f"Next: visr play {directory.path} --task task")
+    if _is_worse(before, after):
+        output.say(
+            "It does worse than before: the first updates lead away from what psi knew. Fine-tune for more "
+            "--num-steps, or keep the task as it was inferred."
+        )
+    else:
+        output.say(f"Next: visr play {directory.path} --task task")
+
+
+def _is_worse(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Beyond what chance explains, where chance had a part: by two standard errors of the difference."""
+    if "fraction_of_optimal" in after:
+        return after["fraction_of_optimal"] < before["fraction_of_optimal"] - _ALIKE
+    doubt = math.hypot(*(worth["standard_error"] or 0.0 for worth in (before, after)))
+    return after["mean"] < before["mean"] - 2 * doubt
 
 
 def _score(worth: dict[str, Any]) -> str:
