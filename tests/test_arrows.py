@@ -31,7 +31,7 @@ _ARROWS = {
     "report": "config disk errors games published run_dir statistics tasks",
     "presets": "config errors",
     "baselines": "config disk envs errors networks ops run_dir tasks training types",
-    "cluster": "agents config envs errors training types",
+    "cluster": "agents config envs errors ops training types",
     "pretraining": "agents baselines cluster config disk errors run_dir tasks training",
     "finetuning": "agents config disk envs errors pretraining run_dir tasks training",
     "models": "config disk errors run_dir",

@@ -96,7 +96,7 @@ def start(
     with RunDir(path).locked():
         before = worth(agent, config, task)
         tuner = _tuner(agent, config, plan)
-        run = RunDir.create(path, config)
+        run = RunDir.create(path, _as_tuned(config))
         try:
             plan.save(run)
             write_json(run.finetuned, _result(config, plan, tuner, before, None))
@@ -105,6 +105,11 @@ def start(
             shutil.rmtree(run.path, ignore_errors=True)
             raise
         return _train(run, config, plan, tuner, before, observe)
+
+
+def _as_tuned(config: RunConfig) -> RunConfig:
+    """Other tasks' policies were not trained along: none is to be consulted."""
+    return configuration.replace(config, gpi=False)
 
 
 def resume(path: str | Path, observe: Observer | None = None) -> RunDir:

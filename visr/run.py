@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -241,21 +242,26 @@ class Run:
         *,
         name: str | None = None,
         out: str | Path | None = None,
+        consult: Sequence[Task] | None = None,
         observe: Observer | None = None,
         **settings: Any,
     ) -> Run:
         """RL on the true reward from psi read out at w: a run of its own, whose task is `task`.
 
         `settings` are `FinetuneConfig`'s: num_steps, from_scratch, learning_rate, ... The reward is the
-        environment's; on the grid, the task's. `run.directory.finetuned` holds the worth before and after.
+        environment's; on the grid, the task's. At first GPI consults the tasks given, or all that the run has
+        saved. `run.directory.finetuned` holds the worth before and after.
 
         >>> better = run.finetune(task, num_steps=100_000)
         """
         chosen, task = configuration.finetune_settings(settings), self._checked(task)
         stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
         path = self.directory.finetuned_run(stem) if out is None else Path(out)
-        saved = [Task.load(file) for file in self.directory.task_files()]
-        arguments = (path, self.config, self.visr, task, saved, chosen)
+        if consult is None:
+            others = [Task.load(file) for file in self.directory.task_files()]
+        else:
+            others = [self._checked(other) for other in consult]
+        arguments = (path, self.config, self.visr, task, others, chosen)
         return Run(finetuning.start(*arguments, observe))
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:

@@ -15,6 +15,9 @@ from visr.config import MinAtarConfig
 from visr.envs.minatar import GAMES, MinAtarGames
 from visr.errors import UserError
 from visr.training import checkpoint
+from visr.training.crew import spec_of
+from visr.training.loop import new_agent
+from visr.training.unroll import Actor
 
 pytest.importorskip("minatar")
 SEAQUEST = "MinAtar/Seaquest-v1"
@@ -78,6 +81,7 @@ def damaged(state: dict[str, np.ndarray], name: str, value: Any) -> dict[str, np
         ("e_fish", [None]),
         ("last_action", 77),
         ("oxygen", float("nan")),
+        ("e_fish", [[[[[[]]]]]]),
         ("__class__", 1),
         ("random", 1),
     ],
@@ -98,6 +102,11 @@ def test_what_the_game_never_knew_is_refused_and_nothing_is_changed(name: str, v
         ("random", lambda x: x - 2**33),
         ("random", lambda x: x[:, :600]),
         ("random", lambda x: x[:2]),
+        ("random", lambda x: np.full(x.shape, np.nan)),
+        ("age", lambda x: x - 10**18),
+        ("age", lambda x: x + 10**18),
+        ("ended", lambda x: x.astype(np.int64)),
+        ("games", lambda x: np.frombuffer(b"[" * 100_000, np.uint8)),
         ("games", lambda x: x[:-5]),
         ("games", lambda x: x[:0]),
         ("games", lambda x: np.frombuffer(b"[1, 2, 3, 4]", np.uint8)),
@@ -108,6 +117,35 @@ def test_damaged_arrays_are_refused(name: str, change: Any):
     state = saved()
     with pytest.raises(UserError, match="damaged"):
         games().load_state({**state, name: change(state[name])})
+
+
+def test_a_direction_that_the_game_has_no_branch_for_is_refused():
+    env = games("MinAtar/Breakout-v1")
+    known = json.loads(env.state()["games"].tobytes())
+    known[0]["ball_dir"] = 9
+    damage = np.frombuffer(json.dumps(known).encode(), np.uint8)
+    with pytest.raises(UserError, match="damaged"):
+        env.load_state({**env.state(), "games": damage})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("observation", lambda x: x[:2]),
+        ("observation", lambda x: x.float()),
+        ("ended", lambda x: x.long()),
+        ("previous_action", lambda x: x + 99),
+    ],
+)
+def test_an_actor_refuses_what_it_never_said(name: str, change: Any, tiny: Any):
+    config = tiny(env=SEAQUEST, num_envs=4)
+    env = games()
+    psi = new_agent(config, spec_of(env)).psi
+    actor = Actor(config, env, psi, seed=0)
+    state = actor.state()
+    actor.load_state(state, 0)
+    with pytest.raises(ValueError, match=name):
+        actor.load_state({**state, name: change(state[name])}, 0)
 
 
 def test_another_number_of_games_is_refused():

@@ -44,6 +44,18 @@ def test_every_way_spends_the_steps_that_are_allowed_and_no_more(done: Path, age
         assert len(condition["scores"]) == TRIALS
 
 
+@pytest.mark.parametrize(
+    ("agent", "way"), [("visr", "fine-tuned"), ("visr-plus", "rounds-and-fine-tuned")]
+)
+def test_fine_tuning_consults_no_task_that_other_rewarded_steps_paid_for(
+    done: Path, agent: str, way: str
+):
+    run = run_of(done, agent)
+    assert run.task_files()  # what the paper's phase left behind
+    plan = read_json(RunDir(run.finetuned_run(way)).finetune)
+    assert len(plan["saved"]) == 1
+
+
 def test_inference_goes_on_until_a_reward_is_met(tmp_path: Path):
     fields = {"preset": "minatar", "num_steps": 2_720, "num_envs": 68, "recorded_steps": 0}
     run = api.pretrain("MinAtar/Freeway-v1", out=tmp_path / "run", **fields)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from visr import config as configuration
 from visr import envs
+from visr.agents.roster import draw_tasks
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.grid import GridVectorEnv
@@ -296,6 +297,32 @@ def test_rounds_without_any_reward_stay_uniform(agent: Visr, config: RunConfig, 
     seen = protocol.meet_rewards(agent, config, num_episodes=300, num_steps=10_000, rounds=2)
     later = np.array([episode.w for episode in seen.episodes[150:]])
     np.testing.assert_allclose(later.mean(axis=0), 0, atol=0.15)
+
+
+def test_no_round_plays_the_games_that_judge(
+    agent: Visr, config: RunConfig, pay: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """Nor do any two share the draws of tasks, neighbours and random actions."""
+    pay(planted(agent))
+    seeds, play = [], protocol.play
+    random: list[bytes] = []
+
+    def watched(pilot: Any, *arguments: Any, seed: int, **others: Any) -> Any:
+        seeds.append(seed)
+        random.append(pilot._random.get_state().numpy().tobytes())
+        return play(pilot, *arguments, seed=seed, **others)
+
+    monkeypatch.setattr(protocol, "play", watched)
+    protocol.meet_rewards(agent, config, num_episodes=9, num_steps=999, rounds=3, seed=0)
+    for seed in (1, 2):  # as the command line and plans judge, and the next run's
+        protocol.try_task(agent, config, "w", protocol.Choice(lambda: W), num_episodes=1, seed=seed)
+    assert len(seeds) == len(set(seeds)) == len(set(random)) == 5
+
+
+def test_tasks_and_actions_share_no_draws(agent: Visr, config: RunConfig, pay: Any):
+    actions = torch.Generator().manual_seed(protocol.derived(0, protocol.ACTIONS))
+    tasks = protocol.own_tasks(config.agent, 0)
+    assert not np.allclose(tasks(), draw_tasks(config.agent, 1, actions)[0].numpy())
 
 
 @pytest.mark.parametrize("rounds", [0, 7])

@@ -13,7 +13,7 @@ import torch
 
 import visr
 from visr import config as configuration
-from visr import finetuning
+from visr import finetuning, pretraining
 from visr.cli import main
 from visr.commands import finetune as command
 from visr.config import FinetuneConfig
@@ -173,6 +173,37 @@ def test_gpi_consults_the_other_saved_tasks_at_first(trained: Path, tmp_path: Pa
     )
     saved = np.asarray(json.loads(made.finetune.read_text())["saved"])
     np.testing.assert_array_equal(saved, np.stack([task.w, -task.w]))
+
+
+def test_who_is_consulted_may_be_said(trained: Path, tmp_path: Path, task: Task):
+    run = visr.load(trained)
+    other = dataclasses.replace(task, name="other", w=-task.w)
+    tuned = run.finetune(task, out=tmp_path / "fine", consult=[other], **SHORT)
+    saved = np.asarray(json.loads(tuned.directory.finetune.read_text())["saved"])
+    np.testing.assert_array_equal(saved, np.stack([task.w, -task.w]))
+
+
+def test_what_was_tuned_for_one_task_consults_no_others_when_it_plays(
+    trained: Path, tmp_path: Path, task: Task
+):
+    run = visr.load(trained)
+    assert run.config.agent.gpi
+    tuned = run.finetune(task, out=tmp_path / "fine", **SHORT)
+    assert not tuned.config.agent.gpi
+
+
+def test_tasks_shorter_than_unrolls_do_not_hinder_it(tmp_path: Path, tiny: Any):
+    fields = {"task_distribution": "visited", "task_steps": 8, "unroll_length": 40}
+    run = visr.load(pretraining.start(tmp_path / "run", tiny(num_steps=5_120, **fields)).path)
+    tuned = run.finetune(run.infer("goal:2,3"), out=tmp_path / "fine", **SHORT)
+    assert tuned.num_steps == SHORT["num_steps"]
+
+
+def test_a_unit_that_nothing_can_be_divided_by_is_refused(pretrained: visr.Run, task: Task):
+    some = tuner(pretrained, task)
+    tensors, counts = some.state()
+    with pytest.raises(ValueError, match="its unit is"):
+        some.load_state({**tensors, "unit": torch.tensor(0.0, dtype=torch.float64)}, counts)
 
 
 def test_the_command_line_fine_tunes_and_resumes(

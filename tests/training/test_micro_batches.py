@@ -108,6 +108,15 @@ def test_a_part_is_the_same_unrolls(unroll: Unroll):
     assert torch.equal(part.observation, unroll.observation[:, 2:5])
 
 
-def test_centred_features_need_the_whole_batch():
-    with pytest.raises(UserError, match="micro_batch = 4 does not go with centred_features"):
-        configuration.replace(RunConfig(), centred_features=True, micro_batch=4)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"centred_features": True},
+        {"objective": "laplacian"},
+        {"bonus": "particles"},
+        {"task_distribution": "visited"},
+    ],
+)
+def test_some_mathematics_needs_the_whole_batch(fields: dict[str, Any]):
+    with pytest.raises(UserError, match=f"micro_batch = 4 does not go with {next(iter(fields))}"):
+        configuration.replace(RunConfig(), **fields, micro_batch=4)

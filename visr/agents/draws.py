@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor, nn
+
+from visr.ops.seeds import derived
 
 
 class Draws(nn.Module):
@@ -20,6 +21,6 @@ class Draws(nn.Module):
 
     def next(self) -> torch.Generator:
         """A generator that no earlier call has handed out."""
-        words = np.random.SeedSequence([int(self.seed), int(self.count)]).generate_state(1)
+        seed = derived(int(self.seed), int(self.count))
         self.count += 1
-        return torch.Generator().manual_seed(int(words[0]))
+        return torch.Generator().manual_seed(seed)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from visr.cluster.hosts import ActorHost, Weights
 from visr.cluster.queue import Waiting
 from visr.cluster.seat import Seat, hosted
 from visr.cluster.vitals import Vitals
 from visr.config import RunConfig
+from visr.ops.seeds import derived
 from visr.training.crew import group_seeds, group_sizes
 
 
@@ -34,8 +33,7 @@ class Actors:
         resources = {"num_cpus": cluster.cpus_per_actor, "num_gpus": cluster.gpus_per_actor}
         seed = self._seeds[group]
         if generation or self._age:  # who comes later draws other tasks than who began
-            entropy = [self._config.training.seed, 3, group, generation, self._age]
-            seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+            seed = derived(self._config.training.seed, 3, group, generation, self._age)
         return self._host.options(**resources).remote(self._config, group, seed)
 
     def start_anew(self, num_steps: int) -> None:

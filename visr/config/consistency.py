@@ -21,10 +21,10 @@ def check(config: RunConfig) -> None:
             f"num_processes = {training.num_processes} is more than num_actor_groups = "
             f"{training.num_actor_groups}; every process acts for a group, so raise --num-actor-groups too."
         )
-    if config.agent.centred_features and training.micro_batch:
+    if training.micro_batch and (whole := _wants_whole_batches(config.agent)):
         raise UserError(
-            f"micro_batch = {training.micro_batch} does not go with centred_features, which needs the mean "
-            "of the whole batch; use --micro-batch 0."
+            f"micro_batch = {training.micro_batch} does not go with {whole}, which looks at the whole "
+            "batch at once; use --micro-batch 0."
         )
     _check_objective(config.agent)
     _check_task_steps(config.agent, training)
@@ -82,6 +82,17 @@ def _products(config: RunConfig) -> dict[str, int]:
     }
 
 
+def _wants_whole_batches(agent: AgentConfig) -> str | None:
+    """The field, if any, whose mathematics is over all of a batch."""
+    wanting = {
+        "centred_features": agent.centred_features,
+        "objective = 'laplacian'": agent.objective == "laplacian",
+        "bonus = 'particles'": agent.bonus == "particles",
+        "task_distribution = 'visited'": agent.task_distribution == "visited",
+    }
+    return next((field for field, is_set in wanting.items() if is_set), None)
+
+
 def _check_objective(agent: AgentConfig) -> None:
     if agent.objective != "visr" and agent.features == "random":
         raise UserError(
@@ -91,6 +102,11 @@ def _check_objective(agent: AgentConfig) -> None:
         raise UserError(
             "cumulant = 'current' does not go with objective = 'metra', whose cumulant is the difference "
             "of two states; leave it out."
+        )
+    if agent.objective == "metra" and agent.task_distribution == "visited":
+        raise UserError(
+            "task_distribution = 'visited' does not go with objective = 'metra': its tasks are ways to go, "
+            "not states to be in; leave out one."
         )
 
 

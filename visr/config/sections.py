@@ -284,7 +284,7 @@ class FinetuneConfig:
     """`visr finetune`: RL on the true reward, from a pre-trained psi or from scratch."""
 
     num_steps: int = 100_000
-    """Rewarded steps in all."""
+    """Rewarded steps in all, rounded up to whole unrolls of all environments."""
     from_scratch: bool = False
     """Begin with fresh weights instead of the run's: the same learner without pre-training."""
     num_envs: int = 8

@@ -116,8 +116,11 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
                 f"The saved games have shape {age.shape}, but there are {self.num_envs} of them: resume "
                 "with the num_envs they were saved with."
             )
+        is_age = age.dtype == np.int64 and age.min() >= 0 and age.max() <= self._limit
+        if not is_age or ended.dtype != np.bool_:
+            raise UserError("The saved games are damaged (no such age); begin anew.")
         minatar_state.put_back(self._games, state)
-        self._age, self._ended = age.astype(np.int64), ended.astype(np.bool_)
+        self._age, self._ended = age, ended
 
     def _begin(self, index: int) -> None:
         game = self._games[index]

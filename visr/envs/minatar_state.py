@@ -20,6 +20,13 @@ _WORDS = 624
 """Of the Mersenne twister's state."""
 
 
+_FAILURES = (
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+    *(NameError, RecursionError),  # a direction that its branches do not know; brackets without end
+)
+"""Of playing what no game would have come to."""
+
+
 def taken(games: Sequence[Any]) -> dict[str, NDArray]:
     """Everything that decides the future of the games."""
     chances = [game.random.get_state() for game in games]
@@ -37,6 +44,8 @@ def put_back(games: Sequence[Any], state: Mapping[str, NDArray]) -> None:
         restored = [copy.deepcopy(game) for game in games]
         known = json.loads(state["games"].astype(np.uint8).tobytes())
         words, places = state["random"], state["drawn"]
+        if words.dtype != np.int64 or places.dtype != np.int64:
+            raise TypeError("its random numbers are none")
         if words.shape != (len(games), _WORDS) or places.shape != (len(games),):
             raise ValueError("it is of another number of games")
         if places.min() < 0 or places.max() > _WORDS or words.min() < 0 or words.max() >= 2**32:
@@ -46,7 +55,7 @@ def put_back(games: Sequence[Any], state: Mapping[str, NDArray]) -> None:
             game.env.random = game.random = np.random.RandomState()
             game.random.set_state(("MT19937", drawn.astype(np.uint32), int(place), 0, 0.0))
             _try_out(game)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except _FAILURES as error:
         raise UserError(
             f"The saved games are damaged ({error}); go on from an older checkpoint, or begin anew."
         ) from None

@@ -107,4 +107,5 @@ def _finetuned(run: Run, task: Task, place: RunDir, settings: FinetuneConfig) ->
         finetuning.refuse_other(place.path, task, settings)
         return api.load(finetuning.resume(place.path).path)
     shutil.rmtree(place.path, ignore_errors=True)  # killed before it had anything to go on from
-    return run.finetune(task, out=place.path, **dataclasses.asdict(settings))
+    # What the paper's phase saved was paid for with rewarded steps of its own: nothing of it is consulted.
+    return run.finetune(task, out=place.path, consult=(), **dataclasses.asdict(settings))

@@ -27,8 +27,8 @@ _ADDITIONS: dict[str, dict[str, Any]] = {
     "visr-particles": {"bonus": "particles"},
     "visr-forward": {"bonus": "forward"},
     "visr-inverse": {"objective": "inverse"},
-    "visr-laplacian": {"objective": "laplacian"},
-    "visr-metra": {"objective": "metra"},
+    "visr-laplacian": {"objective": "laplacian", "centred": True},
+    "visr-metra": {"objective": "metra", "centred": True},
     "visr-plus": presets.MINATAR_PLUS,
 }
 _DATA_EFFICIENT = {"algorithm": "rainbow", "rainbow_recipe": "data-efficient"}

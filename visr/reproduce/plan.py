@@ -41,7 +41,7 @@ _PRESETS: dict[Suite, str] = {
     "atari": "atari-small",
     "beyond": "minatar",
 }
-# MinAtar's games cannot be saved, so a stop falls back to the last checkpoint: let it be near.
+# A killed job goes on from its last checkpoint: let it be near.
 _ON_MINATAR: dict[str, Any] = {"checkpoint_every": 100_000, "curiosity_size": 128}
 _FIELDS: dict[Suite, dict[str, Any]] = {
     "grid": {},

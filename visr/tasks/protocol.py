@@ -22,6 +22,7 @@ from visr.errors import UserError
 from visr.ops import sphere
 from visr.ops.posterior import Posterior, posterior_of
 from visr.ops.regression import RewardSums, explained
+from visr.ops.seeds import derived
 from visr.tasks import infer
 from visr.tasks.episodes import Choice, Episode, Moment, Player, play
 from visr.tasks.task import Task
@@ -29,8 +30,8 @@ from visr.tasks.task import Task
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
 """The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
 _SIDE_BY_SIDE = 10
-_APART = 2**32
-"""Between the seeds of tasks and of actions, so that they share no draws."""
+ACTIONS, _ROUND, _POSTERIOR = 1, 2, 3
+"""What seeds are derived for, so that tasks, actions, games and draws from the posterior share none."""
 UNTRAINED = "random policy"
 UNADAPTED = "@0 (a new task every 40 steps)"
 AS_TRAINED = "as trained"
@@ -107,9 +108,9 @@ def meet_rewards(
         episodes, steps = episodes_left // (rounds - number), steps_left // (rounds - number)
         if episodes < 1 or steps < 1:  # the rounds before took a few steps more, side by side
             break
-        source = np.random.default_rng(seed + number)
+        source = np.random.default_rng(derived(seed, _POSTERIOR, number))
         choice = Choice(functools.partial(_posterior(seen, config).draw, source))
-        more = _sweep(agent, config, episodes, steps, seed + number, choice)
+        more = _sweep(agent, config, episodes, steps, derived(seed, _ROUND, number), choice)
         seen = _joined(seen, more)
     return seen
 
@@ -119,7 +120,7 @@ def _sweep(
 ) -> Rewarded:
     """One round: every episode pursues a task that `choice` makes."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
-    random = torch.Generator().manual_seed(seed + _APART)
+    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
     pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     phi, reward, which = [], [], []
 
@@ -224,7 +225,7 @@ def try_task(
     """Play whole episodes and keep their raw scores."""
     epsilon = config.agent.exploration if epsilon is None else epsilon
     env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
-    random = torch.Generator().manual_seed(seed + _APART)
+    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
     pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
     scores = score(pilot, env, config, name, choice, num_episodes, seed)
     env.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from visr.agents import n_step_q
 from visr.agents.values import along
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
+from visr.ops.seeds import derived
 from visr.training.learner import load_moments, moments, within
 from visr.training.replay import Replay
 from visr.training.unroll import Actor
@@ -26,6 +28,8 @@ _WARM_UP = 2_000
 """Steps before the first update: enough to see in which unit rewards come."""
 _SMALLEST_UNIT = 0.1
 _LONGEST_GRADIENT = 10.0
+_ACTOR = 4
+"""Apart from the seeds of whoever judges: these games are learnt from."""
 
 
 class FineTuner:
@@ -52,10 +56,14 @@ class FineTuner:
         """[P, d]: w itself and the other tasks that GPI consults at first."""
         self._cells = None if reward is None else torch.as_tensor(reward, dtype=torch.float32)
         acting = configuration.replace(
-            config, unroll_length=settings.unroll_length, gpi=False, epsilon=settings.epsilon
+            config,
+            unroll_length=settings.unroll_length,
+            gpi=False,
+            epsilon=settings.epsilon,
+            task_steps=0,
         )
         env = envs.make_vec(config, settings.num_envs)
-        self.actor = Actor(acting, env, agent.psi, settings.seed)
+        self.actor = Actor(acting, env, agent.psi, derived(settings.seed, _ACTOR))
         self.replay = Replay(max(settings.replay_steps // settings.unroll_length, 1))
         self._target = copy.deepcopy(agent.psi).requires_grad_(False)
         self._offset = nn.Parameter(torch.zeros((), device=self._device))
@@ -231,6 +239,8 @@ class FineTuner:
         load_moments(self._optimiser, within(tensors, "adam."))
         self._random.set_state(tensors["random"])
         self._unit, self._returns = float(tensors["unit"]), tensors["returns"]
+        if not 0 < self._unit < math.inf:
+            raise ValueError(f"its unit is {self._unit}")
 
 
 def _within(numbers: Tensor, least: int, end: int) -> bool:

@@ -6,13 +6,13 @@ import math
 from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol, SupportsFloat
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from visr import envs
 from visr.agents import roster
 from visr.config import RunConfig
+from visr.ops.seeds import derived
 from visr.training import devices
 from visr.training.crew import muster, spec_of
 from visr.training.intake import Intake
@@ -204,7 +204,7 @@ class Loop:
 
 def new_agent(config: RunConfig, spec: EnvSpec) -> roster.Agent:
     """An agent whose initial weights depend on nothing but the seed."""
-    seed = int(np.random.SeedSequence([config.training.seed, 0]).generate_state(1)[0])
+    seed = derived(config.training.seed, 0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return roster.new(config.agent, spec)

@@ -12,6 +12,7 @@ from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.ops.regression import RewardSums, solve
+from visr.ops.seeds import derived
 from visr.training.unroll import Actor
 from visr.types import Unroll
 
@@ -27,7 +28,7 @@ class OnlineEvaluation:
     def __init__(self, config: RunConfig, agent: Agent) -> None:
         training = config.training
         self._config, size = config, training.num_rewarded_envs
-        seed = int(np.random.SeedSequence([training.seed, 2]).generate_state(1)[0])
+        seed = derived(training.seed, 2)
         self.actor = Actor(config, envs.make_vec(config, size), agent.psi, seed)
         self._phi = torch.zeros(training.rewarded_window, config.agent.num_features)
         self._reward = torch.zeros(training.rewarded_window)

@@ -16,6 +16,7 @@ from visr.agents.roster import draw_tasks
 from visr.agents.visr import draw_policies
 from visr.config import ATARI, RunConfig
 from visr.networks.successor import SuccessorFeatures
+from visr.ops.seeds import derived
 from visr.types import Unroll
 
 
@@ -129,8 +130,7 @@ class Actor:
 
     def restart(self, num_steps: int) -> None:
         """Begin new episodes, in a way that only the run's seed and its age decide."""
-        seed = int(np.random.SeedSequence([self._seed, num_steps]).generate_state(1)[0])
-        self._begin(seed)
+        self._begin(derived(self._seed, num_steps))
 
     def state(self) -> dict[str, Tensor]:
         """All that determines what comes next, given the learner's weights."""
@@ -148,6 +148,7 @@ class Actor:
         self._generator.set_state(tensors["generator"])
         was_forgetful = tensors.keys() == {"generator"}  # saved before these games could be
         if self.remembers and not was_forgetful:
+            self._refuse_misfits(tensors)
             self._observation, self._ended = (
                 tensors["observation"].numpy(),
                 tensors["ended"].numpy(),
@@ -158,3 +159,15 @@ class Actor:
             self.env.unwrapped.load_state(env_state)  # pyright: ignore
         else:
             self.restart(num_steps)
+
+    def _refuse_misfits(self, tensors: dict[str, Tensor]) -> None:
+        """What these environments and this psi never said would fail at some later step, or not at all."""
+        for name, mine in self.state().items():
+            given = tensors[name]
+            if name.startswith("env."):  # environments look at theirs themselves
+                continue
+            if given.shape != mine.shape or given.dtype != mine.dtype:
+                raise ValueError(f"its {name} has another shape or type")
+        previous = tensors["previous_action"]
+        if bool(((previous < -1) | (previous >= self.psi.num_actions)).any()):
+            raise ValueError("its previous_action is no action")

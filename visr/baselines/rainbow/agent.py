@@ -12,6 +12,7 @@ from visr.baselines.rainbow.learner import Learner
 from visr.baselines.rainbow.memory import Memory
 from visr.config import ATARI, RunConfig
 from visr.networks.dueling import DuelingDistribution, Plan
+from visr.ops.seeds import derived
 from visr.training import devices
 from visr.training.crew import spec_of
 from visr.training.learner import within
@@ -38,7 +39,7 @@ class Rainbow:
         self._mourns = config.env.startswith(ATARI) and config.atari.zero_discount_on_life_loss
         self.learner = Learner(new_network(config, spec_of(self._env)), self._recipe)
         self._network = self.learner.network
-        self._random = torch.Generator().manual_seed(_seed(self._seed, 2))
+        self._random = torch.Generator().manual_seed(derived(self._seed, 2))
         self.num_steps = 0
         self.returns: list[float] = []
         """Of games that have ended, raw; whoever reads them may clear them."""
@@ -52,7 +53,7 @@ class Rainbow:
 
     def _begin(self) -> None:
         """A new game, in a way that only the run's seed and its age decide."""
-        seed = _seed(self._seed, 1, self.num_steps)
+        seed = derived(self._seed, 1, self.num_steps)
         self._observation: np.ndarray = self._env.reset(seed=seed)[0][0].copy()
         self._return = 0.0
 
@@ -131,7 +132,7 @@ def new_network(config: RunConfig, spec: EnvSpec) -> DuelingDistribution:
         chosen.largest_return,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(_seed(config.training.seed, 0))
+        torch.manual_seed(derived(config.training.seed, 0))
         network = DuelingDistribution(spec, plan)
     return devices.prepared(network, config.training)
 
@@ -141,7 +142,3 @@ def greedy(network: DuelingDistribution, observation: np.ndarray) -> np.ndarray:
     """The actions of the largest expected returns: [B, ...] -> [B]"""
     seen = torch.as_tensor(observation).to(network.atoms.device)
     return network.values(network(seen)).argmax(dim=-1).cpu().numpy()
-
-
-def _seed(*words: int) -> int:
-    return int(np.random.SeedSequence(words).generate_state(1)[0])
