@@ -18,8 +18,6 @@ _LARGEST = 10_000
 """Of any number a game keeps: cells and timers, the longest of them 2,500."""
 _WORDS = 624
 """Of the Mersenne twister's state."""
-
-
 _FAILURES = (
     *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
     *(NameError, RecursionError),  # a direction that its branches do not know; brackets without end
