@@ -81,6 +81,8 @@ CHOICES: dict[str, some.SearchStrategy[Any]] = {
     preset=some.sampled_from([*presets.PRESETS]),
 )
 def test_a_configuration_survives_json(fields: dict[str, Any], preset: str):
+    if fields.get("objective") == "metra":  # which goes with no preset's visited tasks
+        fields |= {"task_distribution": "uniform", "task_steps": 0}
     config: RunConfig = configuration.replace(presets.get(preset), **fields)
     text = json.dumps(configuration.to_dict(config), allow_nan=False)
     assert configuration.from_dict(json.loads(text)) == config
