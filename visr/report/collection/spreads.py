@@ -16,6 +16,7 @@ from visr.statistics import Aggregate, Interval, Profile
 
 _MOST = 12  # lines of a profile that one can still tell apart
 _THRESHOLDS = 101
+_LETTER = 0.057  # inches of a letter of a row's name
 
 
 def _shown(suite: Suite, part: Part) -> list[Entry]:
@@ -84,8 +85,10 @@ def _draw_intervals(
     height = 0.24 * len(order) + 0.75
     figure = Figure(figsize=(style.WIDTH, height))
     every = figure.subplots(1, 3, sharey=True)
+    longest = max(len(name) for name in order)
+    left = max(0.27, (_LETTER * longest + 0.1) / style.WIDTH)
     figure.subplots_adjust(
-        left=0.27, right=0.985, bottom=0.42 / height, top=1 - 0.26 / height, wspace=0.12
+        left=left, right=0.985, bottom=0.42 / height, top=1 - 0.26 / height, wspace=0.12
     )
     for column, axes in enumerate(every):
         for row, name in enumerate(order):
