@@ -43,7 +43,7 @@ _ARROWS = {
     "explorer": "api config disk envs errors ops run_dir tasks",
     "bench": "agents api cluster config disk envs games ops "
     "presets pretraining report run_dir tasks training types",
-    "reproduce": "api baselines cluster config disk errors finetuning games "
+    "reproduce": "agents api baselines cluster config disk envs errors finetuning games "
     "presets pretraining run_dir tasks training",
     "commands": "api baselines bench config disk envs errors explorer finetuning "
     "models presets pretraining report reproduce run_dir tasks",

@@ -32,6 +32,7 @@ from visr.report.collection import (
     paper_tables,
     publication,
     runs,
+    spreads,
     suites,
 )
 from visr.report.collection.runs import named_by
@@ -410,6 +411,18 @@ def test_every_figure_is_a_png_in_light_and_dark_and_a_csv(atari: Path):
     assert frames["Pong"]["published_dqn_million_frames"] == "never"
     assert frames["Alien"]["published_dqn_million_frames"] == "1"
     assert told(atari) == before  # a report beside the runs is none of them
+
+
+def test_a_line_of_fewer_games_says_so_beside_the_others(minatar: Path):
+    play(new_run(minatar, "visr-rnd", SMALL[0], 0), regression=3.0, random=1.0)
+    (suite,) = publication.gather(minatar).suites
+    drawing = spreads.intervals(suite)
+    assert drawing is not None
+    rows = {str(row[0]) for row in drawing.rows}
+    assert {row for row in rows if "games" in row} == {
+        row for row in rows if row.endswith(f"(1 of {len(SMALL)} games)")
+    }
+    assert len([row for row in rows if "games" in row]) == 1
 
 
 def test_our_own_dqn_runs_appear_in_figure_2c(minatar: Path):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from visr.reproduce import estimate, plan
+from visr.reproduce import estimate, jobs, plan
 from visr.reproduce.ledger import Ledger
 
 PLAN = plan.make(
@@ -38,6 +38,38 @@ def test_an_agent_that_was_not_measured_is_taken_to_be_like_the_others(
     guess = estimate.estimate(PLAN, Ledger(tmp_path))
     assert guess.seconds["nsq-1k"] == pytest.approx(2 * 1_000 / 1_000)
     assert guess.sources["nsq-1k"] == "taken from the others"
+
+
+def test_what_could_not_be_measured_in_time_is_taken_from_its_like(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    beyond = plan.make(
+        "beyond", only=["visr", "visr-rnd", "visr-plus", "dqn-1k"], chosen_games=["breakout"],
+        seeds=[0], num_steps=4_000,
+    )  # fmt: skip
+    asked: list[tuple[str, str]] = []
+
+    def measured(job: plan.Job) -> float | None:
+        asked.append((job.agent, job.phase))
+        return {"train": 1_000.0, "adapt": 100.0}[job.phase] if len(asked) <= 3 else None
+
+    monkeypatch.setattr(estimate, "_measured", measured)
+    guess = estimate.estimate(beyond, Ledger(tmp_path))
+    assert asked[:3] == [("visr", "train"), ("visr", "adapt"), ("dqn-1k", "train")]
+    # 4,000 steps, 100,000 to infer with, and three ways to adapt, or one
+    assert guess.seconds["visr"] == pytest.approx(104 + 3_000)
+    assert guess.seconds["visr-rnd"] == pytest.approx(104)
+    assert guess.seconds["visr-plus"] == pytest.approx(104 + 1_000)
+    assert guess.sources["visr-rnd"] == "taken from the others"
+
+
+@pytest.mark.parametrize(
+    ("agent", "phase"), [("dqn-1m", "train"), ("ppo-1m", "train"), ("visr-plus", "adapt")]
+)
+def test_what_has_a_speed_of_its_own_is_measured_at_work(agent: str, phase: str):
+    beyond = plan.make("beyond", only=[agent], chosen_games=["breakout"], seeds=[0])
+    (job,) = (job for job in beyond.jobs if job.phase == phase)
+    assert 10 < jobs.probe(job.config, job.ways) < 10**6
 
 
 def test_where_nothing_is_known_no_time_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from visr import api, finetuning
+import numpy as np
+
+from visr import api, envs, finetuning
+from visr.agents.visr import Visr
 from visr.api import Run
-from visr.config import FinetuneConfig
+from visr.config import FinetuneConfig, RunConfig
 from visr.disk.files import write_json
 from visr.errors import UserError
 from visr.reproduce.lineup import INFERRING, ROUNDS, Way
@@ -19,8 +23,12 @@ from visr.run_dir import RunDir, slug
 from visr.tasks import methods, phase_two, sources
 from visr.tasks.protocol import Scores
 from visr.tasks.task import Task
+from visr.training.crew import spec_of
+from visr.training.finetune import FineTuner
 
 FORMAT = 1
+_A_ROUND = FinetuneConfig.num_envs * FinetuneConfig.unroll_length
+"""Steps of fine-tuning between updates."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,24 @@ def adapt(directory: RunDir, ways: Sequence[Way], counts: Counts) -> None:
         "conditions": [_adapted(run, way, counts) for way in ways],
     }
     write_json(directory.adapted, content)
+
+
+def probe(config: RunConfig, ways: Sequence[Way], seconds: float) -> float:
+    """Steps per second, on average over the ways: inference acts, fine-tuning acts and learns."""
+    spec = spec_of(envs.make_vec(config, 1))
+    w = np.eye(config.agent.num_features)[:1]
+    tuner = FineTuner(Visr(config.agent, spec), config, FinetuneConfig(), w[0], w, None)
+    acting: list[float] = []
+    learning: list[float] = []
+    while sum(learning) < seconds:
+        start, num_updates = time.perf_counter(), tuner.num_updates
+        tuner.round()
+        (learning if tuner.num_updates > num_updates else acting).append(
+            time.perf_counter() - start
+        )
+    to_infer, to_tune = (float(np.mean(of)) / _A_ROUND for of in (acting, learning))
+    shares = [_PLANS[way].inferring for way in ways]
+    return len(shares) / sum(share * to_infer + (1 - share) * to_tune for share in shares)
 
 
 def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
@@ -87,9 +113,8 @@ def infer(run: Run, share: int, most: int, rounds: int) -> tuple[Task, int]:
 def _tuned(run: Run, task: Task, way: Way, num_steps: int) -> Run:
     """Fine-tuned, in a run of its own within the run, for as many whole rounds as the steps hold."""
     place = RunDir(run.directory.finetuned_run(slug(way)))
-    a_round = FinetuneConfig.num_envs * FinetuneConfig.unroll_length
     settings = FinetuneConfig(
-        num_steps=max(num_steps // a_round, 1) * a_round,
+        num_steps=max(num_steps // _A_ROUND, 1) * _A_ROUND,
         from_scratch=way == "from scratch",
         seed=run.config.training.seed,
     )

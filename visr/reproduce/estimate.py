@@ -33,27 +33,61 @@ class Estimate:
         return sum(self.seconds.values()) / num_jobs if self.seconds or not self.sources else None
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """What has a speed of its own."""
+
+    agent: str
+    algorithm: str
+    changes_weights: bool
+    """With rewards, after the pre-training."""
+
+    def is_like(self, other: _Kind) -> bool:
+        """Whether one's speed is a fair guess at the other's."""
+        return (self.algorithm, self.changes_weights) == (other.algorithm, other.changes_weights)
+
+
+def _kind(job: Job) -> _Kind:
+    return _Kind(job.agent, job.config.agent.algorithm, job.phase == "adapt")
+
+
 def estimate(plan: Plan, ledger: Ledger) -> Estimate:
     """Steps left divided by steps per second, agent by agent."""
     left = [job for job in plan.jobs if _state(ledger, job) != "done"]
-    deadline, rates, sources = time.monotonic() + _BUDGET, {}, {}
-    first: dict[str, Job] = {}
-    for job in left:
-        first.setdefault(job.agent, job)
-    for job in first.values():
-        if rate := _recorded(plan, ledger, job.agent):
-            rates[job.agent], sources[job.agent] = rate, "recorded"
+    deadline = time.monotonic() + _BUDGET
+    rates: dict[_Kind, float] = {}
+    sources: dict[str, str] = {}
+    for kind, job in _by_novelty(left):
+        if rate := _recorded(plan, ledger, kind):
+            rates[kind], source = rate, "recorded"
         elif time.monotonic() < deadline and (rate := _measured(job)):
-            rates[job.agent], sources[job.agent] = rate, f"measured on {job.game}"
+            rates[kind], source = rate, f"measured on {job.game}"
+        else:
+            source = "taken from the others"
+        sources.setdefault(job.agent, source)
     if not rates:
         return Estimate({}, {job.agent: "could not be measured" for job in left})
-    usual = sorted(rates.values())[len(rates) // 2]
     seconds: dict[str, float] = {}
     for job in left:
-        rate = rates.get(job.agent, usual)
-        sources.setdefault(job.agent, "taken from the others")
+        rate = rates.get(_kind(job)) or _usual(rates, _kind(job))
         seconds[job.agent] = seconds.get(job.agent, 0.0) + job.num_steps / rate
-    return Estimate(seconds, sources)
+    return Estimate(seconds, {job.agent: sources[job.agent] for job in left})
+
+
+def _by_novelty(jobs: list[Job]) -> list[tuple[_Kind, Job]]:
+    """A job of every kind; those that no earlier one is like come first, as time may not suffice for all."""
+    first: dict[_Kind, Job] = {}
+    for job in jobs:
+        first.setdefault(_kind(job), job)
+    kinds = list(first)
+    new = [kind for place, kind in enumerate(kinds) if not any(map(kind.is_like, kinds[:place]))]
+    return [(kind, first[kind]) for kind in dict.fromkeys([*new, *kinds])]
+
+
+def _usual(rates: dict[_Kind, float], kind: _Kind) -> float:
+    """The median of those that are like it, or of all."""
+    alike = [rate for other, rate in rates.items() if other.is_like(kind)] or list(rates.values())
+    return sorted(alike)[len(alike) // 2]
 
 
 def _state(ledger: Ledger, job: Job) -> str:
@@ -61,10 +95,10 @@ def _state(ledger: Ledger, job: Job) -> str:
     return row.state if row else "pending"
 
 
-def _recorded(plan: Plan, ledger: Ledger, agent: str) -> float | None:
-    """Steps per second of the agent's trainings that are done."""
-    trainings = [job.id for job in plan.jobs if job.agent == agent and job.phase == "train"]
-    rows = [ledger.rows[id] for id in trainings if id in ledger.rows]
+def _recorded(plan: Plan, ledger: Ledger, kind: _Kind) -> float | None:
+    """Steps per second of the agent's trainings, or adaptations, that are done."""
+    alike = [job.id for job in plan.jobs if _kind(job) == kind and job.phase != "evaluate"]
+    rows = [ledger.rows[id] for id in alike if id in ledger.rows]
     done = [row for row in rows if row.state == "done" and row.seconds > 0]
     spent = sum(row.seconds for row in done)
     return sum(row.num_steps for row in done) / spent if spent else None
@@ -72,7 +106,7 @@ def _recorded(plan: Plan, ledger: Ledger, agent: str) -> float | None:
 
 def _measured(job: Job) -> float | None:
     """Steps per second of a training begun for the purpose and thrown away."""
-    told = {"phase": "probe", "config": configuration.to_dict(job.config)}
+    told = {"phase": "probe", "config": configuration.to_dict(job.config), "ways": job.ways}
     process = start(told, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None

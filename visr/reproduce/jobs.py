@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from visr import config as configuration
@@ -19,6 +20,7 @@ from visr.config import BASELINES, RunConfig
 from visr.disk.files import write_json
 from visr.errors import UserError
 from visr.pretraining import Stopped
+from visr.reproduce.lineup import Way
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir
 
@@ -64,12 +66,20 @@ def evaluate(run: RunDir, counts: Counts) -> None:
     phase_two.save(run, result, loaded.config, loaded.num_steps)
 
 
-def probe(config: RunConfig) -> float:
-    """Steps per second of training, after a round to warm up."""
+def probe(config: RunConfig, ways: Sequence[Way]) -> float:
+    """Steps per second of training after a round to warm up, or of adapting where ways are named."""
+    if ways:
+        from visr.reproduce.adapting import probe as probe_adapting
+
+        return probe_adapting(config, ways, _PROBE_SECONDS)
     if config.agent.algorithm == "rainbow":
         from visr.baselines.rainbow.training import probe as probe_rainbow
 
         return probe_rainbow(config, _PROBE_SECONDS)
+    if config.agent.algorithm in BASELINES:
+        from visr.baselines.training import probe as probe_baseline
+
+        return probe_baseline(config, _PROBE_SECONDS)
     from visr.training.loop import Loop
 
     loop = Loop(configuration.replace(config, num_steps=10**12))
@@ -111,7 +121,7 @@ def _main() -> int:
     try:
         if told["phase"] == "probe":
             config = configuration.from_dict(told["config"])
-            print(json.dumps({"steps_per_second": probe(config)}))
+            print(json.dumps({"steps_per_second": probe(config, told["ways"])}))
         else:
             carry_out(told)
     except UserError as error:

@@ -45,7 +45,9 @@ def _games(suite: Suite, part: Part) -> str:
 def intervals(suite: Suite) -> Drawing | None:
     """IQM, median and mean side by side, each with its interval."""
     part = widest_part(suite)
-    found = {e.key.name: suite.aggregates[e.key, part.key] for e in _shown(suite, part)}
+    of = [(entry, suite.aggregates[entry.key, part.key]) for entry in _shown(suite, part)]
+    most = max((aggregate.num_games for _, aggregate in of), default=0)
+    found = {_row(entry, aggregate, most): aggregate for entry, aggregate in of}
     if not found:
         return None
     order = sorted(found, key=lambda name: (found[name].iqm, name))
@@ -62,6 +64,12 @@ def intervals(suite: Suite) -> Drawing | None:
         ("algorithm", "statistic", "value", "low", "high"),
         rows,
     )
+
+
+def _row(entry: Entry, found: Aggregate, most: int) -> str:
+    """The entry's name, and of how many games it speaks where others played more."""
+    played = found.num_games
+    return entry.key.name if played == most else f"{entry.key.name} ({played} of {most} games)"
 
 
 def _numbers(found: Aggregate) -> list[tuple[str, float, object, object]]:
