@@ -37,6 +37,8 @@ FORMAT = 1
 _LOG_EVERY = 2_000
 _ANEW = "restore it from a copy, or fine-tune anew"
 _COLUMNS = ("loss", "reward", "return")
+_FORESEEN = "foreseen"
+"""The share of new rewards' variance that the reward's model foresaw."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +93,11 @@ def start(
     _require_reward(config, task)
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
     plan = _Plan(settings, task, np.stack([task.w, *others]))
-    agent = beginning(agent, config, settings)
+    pretrained, agent = agent, beginning(agent, config, settings)
     RunDir(path).refuse_taken()
     with RunDir(path).locked():
         before = worth(agent, config, task)
-        tuner = _tuner(agent, config, plan)
+        tuner = _tuner(agent, config, plan, pretrained)
         run = RunDir.create(path, _as_tuned(config))
         try:
             plan.save(run)
@@ -218,9 +220,12 @@ def beginning(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
     return agent
 
 
-def _tuner(agent: Visr, config: RunConfig, plan: _Plan) -> FineTuner:
+def _tuner(
+    agent: Visr, config: RunConfig, plan: _Plan, pretrained: Visr | None = None
+) -> FineTuner:
     reward = plan.task.reward if config.env == GRID else None
-    return FineTuner(agent, config, plan.settings, plan.task.w, plan.saved, reward)
+    psi = None if pretrained is None else pretrained.psi
+    return FineTuner(agent, config, plan.settings, plan.task.w, plan.saved, reward, psi)
 
 
 def _train(
@@ -248,18 +253,21 @@ def _rounds(
     run: RunDir, settings: FinetuneConfig, tuner: FineTuner, observe: Observer | None
 ) -> None:
     reports: list[dict[str, float]] = []
+    columns = [*_COLUMNS, _FORESEEN] if settings.free_steps else list(_COLUMNS)
     while not tuner.is_done:
         then = tuner.num_steps
         reports.append(tuner.round())
         now = tuner.num_steps
+        if observe and tuner.doing:
+            observe(Status(now, settings.num_steps, {}, {}, note=tuner.doing))
         is_due = now // settings.checkpoint_every > then // settings.checkpoint_every
         # A row is written at every checkpoint, so that a resumed run averages over the same rounds.
         if is_due or tuner.is_done or now // _LOG_EVERY > then // _LOG_EVERY:
             row = _means(reports)
             append_rows(
                 run.metrics,
-                ["num_steps", *_COLUMNS],
-                [[now, *(row.get(c, "nan") for c in _COLUMNS)]],
+                ["num_steps", *columns],
+                [[now, *(row.get(c, "nan") for c in columns)]],
             )
             reports = []
             if observe:
@@ -272,7 +280,7 @@ def _rounds(
 
 
 def _means(reports: list[dict[str, float]]) -> dict[str, float]:
-    columns = {c: [r[c] for r in reports if c in r] for c in _COLUMNS}
+    columns = {c: [r[c] for r in reports if c in r] for c in (*_COLUMNS, _FORESEEN)}
     return {c: sum(values) / len(values) for c, values in columns.items() if values}
 
 
@@ -287,12 +295,15 @@ def _save(run: RunDir, tuner: FineTuner) -> None:
 def _result(
     config: RunConfig, plan: _Plan, tuner: FineTuner, before: Any, after: Any
 ) -> dict[str, Any]:
+    relabelled = tuner.relabelled
     return {
         "format": FORMAT,
         "env": config.env,
         "task": plan.task.name,
         "from_scratch": plan.settings.from_scratch,
         "num_steps": tuner.num_steps,
+        "num_free_steps": relabelled.num_steps if relabelled else 0,
+        "reward_r_squared": relabelled.r_squared if relabelled else None,
         "num_updates": tuner.num_updates,
         "seed": plan.settings.seed,
         "before": before,

@@ -115,7 +115,6 @@ _MINATAR: dict[str, object] = {
 }
 
 MINATAR_PLUS: dict[str, object] = {
-    "num_features": 16,
     "task_distribution": "visited",
     "value_weight": 4.0,
     "bonus": "rnd",
@@ -139,7 +138,7 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "classic": ("small environments with vectors or states: 2M steps in minutes", _CLASSIC),
     "minatar": ("MinAtar's games: 2M steps", _MINATAR),
     "minatar-plus": (
-        "minatar and what goes beyond the paper: d = 16, curiosity, tasks of visited states",
+        "minatar and what goes beyond the paper: curiosity, tasks of visited states",
         {**_MINATAR, **MINATAR_PLUS},
     ),
     "smoke": (

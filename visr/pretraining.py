@@ -42,6 +42,8 @@ class Status:
     """Of the cluster, if there is one."""
     trouble: str = ""
     """What is wrong with the numbers, in a few words."""
+    note: str = ""
+    """What goes on instead of steps."""
 
 
 Observer = Callable[[Status], None]

@@ -96,6 +96,11 @@ def show(content: dict[str, Any], directory: RunDir) -> None:
     kind = "fraction of optimal" if "fraction_of_optimal" in after else "mean score, 30 episodes"
     output.table(f"{content['env']}, task {content['task']}", rows, header=("psi", kind))
     print(directory.path)
+    if content.get("num_free_steps"):
+        output.say(
+            f"Learnt from {content['num_free_steps']:,} reward-free steps besides; of new rewards' variance "
+            f"{content['reward_r_squared']:.0%} were foreseen."
+        )
     if _is_worse(before, after):
         output.say(
             "It does worse than before: the first updates lead away from what psi knew. Fine-tune for more "

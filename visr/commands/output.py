@@ -90,6 +90,8 @@ def training_progress(label: str = "pre-training") -> Iterator[Observer | None]:
 
 def _numbers(status: Status) -> str:
     shown = [f"[bold red]{status.trouble}[/]"] if status.trouble else []
+    if status.note:
+        shown.append(status.note)
     if "intrinsic_reward" in status.metrics:
         shown.append(f"phi.w {status.metrics['intrinsic_reward']:.3f}")
     for family in ("span", "boxes", "goals"):

@@ -48,6 +48,8 @@ class Options:
     """Reward-free steps of each run; by default the preset's. Agents named after a budget keep theirs."""
     rewarded_steps: int = plan.Counts.rewarded_steps
     """Steps with rewards in the second phase."""
+    free_steps: int = plan.Counts.free_steps
+    """Plan beyond: reward-free steps, after pre-training, that the way `relabelled` learns from."""
     trials: int = plan.Counts.trials
     """Episodes that judge each way to act."""
     jobs: int = 1
@@ -106,7 +108,7 @@ def _elsewhere(
 
 
 def _plan(chosen: Options) -> plan.Plan:
-    for name in ("rewarded_steps", "trials", "jobs"):
+    for name in ("rewarded_steps", "free_steps", "trials", "jobs"):
         if not 1 <= getattr(chosen, name) < 2**31:
             raise UserError(
                 f"{name} = {getattr(chosen, name)} must be at least 1 and less than 2^31."
@@ -119,7 +121,9 @@ def _plan(chosen: Options) -> plan.Plan:
         chosen_games=chosen.games,
         seeds=chosen.seeds,
         num_steps=chosen.num_steps,
-        counts=plan.Counts(chosen.rewarded_steps, default.rewarded_episodes, chosen.trials),
+        counts=plan.Counts(
+            chosen.rewarded_steps, default.rewarded_episodes, chosen.trials, chosen.free_steps
+        ),
     )
 
 

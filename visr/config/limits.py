@@ -51,6 +51,8 @@ _AT_LEAST: dict[str, float] = {
     "replay_steps": 1,
     "gpi_steps": 0,
     "sweep_steps": 0,
+    "free_steps": 0,
+    "free_updates": 0,
     "task_steps": 0,
     "exploration_steps": 0,
     "max_staleness": 0,
@@ -70,7 +72,10 @@ _POSITIVE = (
     "learning_rate",
     "unroll_timeout",
 )
-_FRACTIONS = ("epsilon", "gamma", "task_mix", "sticky_actions", "repeat_probability")
+_FRACTIONS = (
+    *("epsilon", "free_epsilon", "free_share"),
+    *("gamma", "task_mix", "sticky_actions", "repeat_probability"),
+)
 _ENV = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[^:\s]+", re.ASCII)
 _LARGEST = 2**63 - 1
 """Of any whole number: what 64 bits hold."""

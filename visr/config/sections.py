@@ -311,6 +311,14 @@ class FinetuneConfig:
     """Steps at first that act by GPI over w and the run's saved tasks, with psi as pre-trained."""
     exploration_steps: int = 10_000
     """From scratch: steps over which epsilon falls from 1."""
+    free_steps: int = 0
+    """Reward-free steps of the pre-trained agent to learn from as well, as a reward model sees them."""
+    free_epsilon: float = 0.9
+    """In these, and in the sweep before them, every unroll draws its epsilon, up to this."""
+    free_share: float = 0.5
+    """Of every batch, so much are such steps."""
+    free_updates: int = 6_000
+    """Updates on such steps alone, once a reward is known and before Q acts."""
     checkpoint_every: int = 20_000
     """Steps between checkpoints; the last two are kept."""
     seed: int = 0

@@ -40,6 +40,8 @@ class Condition:
     r_squared: float | None
     scores: tuple[float, ...]
     num_steps: tuple[float, ...]
+    num_free_steps: int = 0
+    """Reward-free steps beyond the run's own that it learnt from."""
 
     @property
     def is_inferred(self) -> bool:
@@ -184,6 +186,7 @@ def _condition(content: dict[str, Any]) -> Condition:
         r_squared=_number_or_none(content, "r_squared"),
         scores=scores,
         num_steps=num_steps,
+        num_free_steps=_count(content, "num_free_steps") if "num_free_steps" in content else 0,
     )
 
 

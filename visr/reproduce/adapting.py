@@ -6,7 +6,7 @@ import dataclasses
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from visr.api import Run
 from visr.config import FinetuneConfig, RunConfig
 from visr.disk.files import write_json
 from visr.errors import UserError
-from visr.reproduce.lineup import INFERRING, ROUNDS, Way
+from visr.reproduce.lineup import INFERRING, RELABELLING, ROUNDS, UPDATES_PER_FREE_STEP, Way
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir, slug
 from visr.tasks import methods, phase_two, sources
@@ -38,13 +38,29 @@ class _Plan:
     rounds: int = 1
     inferring: float = 1.0
     """The share of the steps that infers; the rest fine-tunes."""
+    tuning: dict[str, Any] = field(default_factory=dict)
+    """Settings of the fine-tuning that differ from the defaults."""
+    relabels: bool = False
+    """Whether it learns from reward-free steps as well."""
+
+    def settings(self, counts: Counts) -> dict[str, Any]:
+        """Those, and what follows from the plan's counts: a sweep as long as others infer."""
+        if not self.relabels:
+            return self.tuning
+        return {
+            **self.tuning,
+            "free_steps": counts.free_steps,
+            "free_updates": round(counts.free_steps * UPDATES_PER_FREE_STEP),
+            "sweep_steps": int(INFERRING * counts.rewarded_steps),
+        }
 
 
 _PLANS: dict[Way, _Plan] = {
     "rounds": _Plan(ROUNDS),
     "fine-tuned": _Plan(inferring=INFERRING),
     "rounds and fine-tuned": _Plan(ROUNDS, INFERRING),
-    "from scratch": _Plan(inferring=0.0),
+    "from scratch": _Plan(inferring=0.0, tuning={"from_scratch": True}),
+    "relabelled": _Plan(inferring=0.0, tuning=RELABELLING, relabels=True),
 }
 
 
@@ -84,13 +100,17 @@ def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
     task, spent = infer(run, share, max(share, counts.rewarded_steps - share), chosen.rounds)
     if chosen.inferring < 1:
         left = counts.rewarded_steps - spent
-        tuned = _tuned(run, task, way, left)
+        tuned = _tuned(run, task, way, left, chosen.settings(counts))
         spent += tuned.num_steps
         scores = tuned.try_task(task, num_episodes=counts.trials, gpi=False, seed=seed + 1)
     else:
         scores = run.try_task(task, num_episodes=counts.trials, seed=seed + 1)
     named: Scores = dataclasses.replace(scores, name=way)
-    return {**phase_two.condition(named, task), "num_rewarded_steps": spent}
+    return {
+        **phase_two.condition(named, task),
+        "num_rewarded_steps": spent,
+        "num_free_steps": counts.free_steps if chosen.relabels else 0,
+    }
 
 
 def infer(run: Run, share: int, most: int, rounds: int) -> tuple[Task, int]:
@@ -110,13 +130,13 @@ def infer(run: Run, share: int, most: int, rounds: int) -> tuple[Task, int]:
     return run.skill(seed), spent
 
 
-def _tuned(run: Run, task: Task, way: Way, num_steps: int) -> Run:
+def _tuned(run: Run, task: Task, way: Way, num_steps: int, tuning: dict[str, Any]) -> Run:
     """Fine-tuned, in a run of its own within the run, for as many whole rounds as the steps hold."""
     place = RunDir(run.directory.finetuned_run(slug(way)))
     settings = FinetuneConfig(
         num_steps=max(num_steps // _A_ROUND, 1) * _A_ROUND,
-        from_scratch=way == "from scratch",
         seed=run.config.training.seed,
+        **tuning,
     )
     try:
         return _finetuned(run, task, place, settings)

@@ -46,15 +46,24 @@ FORMS = (
 )
 """D is a number of features, K of skills; STEPS a budget such as 100k or 10m."""
 
-Way = Literal["rounds", "fine-tuned", "rounds and fine-tuned", "from scratch"]
+Way = Literal["rounds", "fine-tuned", "rounds and fine-tuned", "from scratch", "relabelled"]
 """To spend the rewarded steps otherwise than the paper: `reproduce.adapting` has each."""
 ROUNDS = 5
 """Of inference: the paper's sweep, then four that draw from the posterior."""
 INFERRING = 0.2
 """The share of the steps that goes to inference where fine-tuning takes the rest."""
+RELABELLING: dict[str, Any] = {
+    "from_scratch": True,
+    "batch_size": 16,
+    "updates_per_round": 16,
+    "learning_rate": 1e-3,
+}
+"""Fine-tuning where most is learnt from reward-free steps: a fresh Q, which learnt sooner than psi at w."""
+UPDATES_PER_FREE_STEP = 0.006
+"""Before Q acts."""
 _WAYS: dict[str, tuple[Way, ...]] = {
-    "visr": ("rounds", "fine-tuned", "from scratch"),
-    "visr-plus": ("rounds and fine-tuned",),
+    "visr": ("rounds", "fine-tuned", "from scratch", "relabelled"),
+    "visr-plus": ("relabelled",),
 }
 
 
@@ -79,8 +88,9 @@ def entry(name: str) -> Entry:
     plain = _PLAIN | _ADDITIONS
     if name in plain:
         return Entry(name, plain[name], _WAYS.get(name, ()))
-    if features := re.fullmatch(r"visr-d(\d{1,4})", name):
-        return Entry(name, {"num_features": int(features[1])})
+    if features := re.fullmatch(r"(visr|visr-plus)-d(\d{1,4})", name):
+        agent = entry(features[1])
+        return Entry(name, {**agent.fields, "num_features": int(features[2])})
     if skills := re.fullmatch(r"diayn-(\d{1,6})(-log-q)?", name):
         fields: dict[str, Any] = {"algorithm": "diayn", "num_skills": int(skills[1])}
         if skills[2]:

@@ -65,6 +65,8 @@ class Counts:
     """Episodes with rewards at most, the paper's; 0: steps alone decide, and so many tasks take turns."""
     trials: int = 30
     """Episodes that judge each way to act."""
+    free_steps: int = 1_000_000
+    """Reward-free steps, after pre-training, that the way `relabelled` learns from."""
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,15 @@ class Job:
     def config_hash(self) -> str:
         """Of every choice that is not the default, so that new fields leave old plans alone."""
         content: dict[str, Any] = {"config": _choices(self.config)}
+        relabels = "relabelled" in self.ways
         if self.phase != "train":
-            content["counts"] = vars(self.counts)
+            counts = vars(self.counts)
+            content["counts"] = {k: v for k, v in counts.items() if k != "free_steps" or relabels}
         if self.ways:
             content["ways"] = self.ways
             content["adapting"] = [lineup.ROUNDS, lineup.INFERRING, vars(FinetuneConfig())]
+        if relabels:
+            content["relabelling"] = lineup.RELABELLING
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

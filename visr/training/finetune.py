@@ -18,8 +18,11 @@ from visr.agents import n_step_q
 from visr.agents.values import along
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
+from visr.networks.successor import SuccessorFeatures
 from visr.ops.seeds import derived
+from visr.training.intake import joined
 from visr.training.learner import load_moments, moments, within
+from visr.training.relabelling import Relabelled
 from visr.training.replay import Replay
 from visr.training.unroll import Actor
 from visr.types import BY_UNROLL, Unroll
@@ -37,6 +40,8 @@ class FineTuner:
 
     Rewards are divided by `unit`, the slope of r against phi . w, and `offset` takes up a constant, so that
     the first Q is as near to the reward's as the features permit. From scratch the unit is 1.
+
+    With `free_steps` most of what Q learns from was met without rewards (`training.relabelling`).
     """
 
     def __init__(
@@ -47,6 +52,7 @@ class FineTuner:
         w: NDArray,
         saved: NDArray,
         reward: NDArray | None,
+        pretrained: SuccessorFeatures | None = None,
     ) -> None:
         self.agent, self.settings, self._gamma = agent, settings, config.agent.gamma
         self._clips = config.inference.clip_rewards and reward is None
@@ -63,7 +69,13 @@ class FineTuner:
             task_steps=0,
         )
         env = envs.make_vec(config, settings.num_envs)
-        self.actor = Actor(acting, env, agent.psi, derived(settings.seed, _ACTOR))
+        pretrained = pretrained or agent.psi
+        self.actor = Actor(acting, env, pretrained, derived(settings.seed, _ACTOR))
+        self.relabelled = (
+            Relabelled(pretrained, agent.spec, config, settings, self._clipped)
+            if settings.free_steps
+            else None
+        )
         self.replay = Replay(max(settings.replay_steps // settings.unroll_length, 1))
         self._target = copy.deepcopy(agent.psi).requires_grad_(False)
         self._offset = nn.Parameter(torch.zeros((), device=self._device))
@@ -82,42 +94,96 @@ class FineTuner:
         return self.num_steps >= self.settings.num_steps
 
     def round(self) -> dict[str, float]:
-        """One unroll of every environment, then some updates on all that is remembered."""
-        unroll = self._act()
+        """One unroll of every environment, then some updates on all that is remembered.
+
+        With free steps: first rounds that only gather them, and later some that only learn from them.
+        """
+        if self.relabelled is not None and not self.relabelled.is_gathered:
+            self.relabelled.gather()
+            return {}
+        if self._is_behind:
+            return self._learn()
+        was_ready, unroll = self._is_ready, self._act()
+        if self.relabelled is not None:
+            self.relabelled.judge(unroll)
         self.replay.add(unroll)
-        was_warm = self.num_steps >= _WARM_UP
         self.num_steps += unroll.num_steps
         report = self._describe(unroll)
-        if self.num_steps < min(_WARM_UP, self.settings.num_steps):
+        if not self._is_ready:
             return report
-        if not was_warm and not self.settings.from_scratch:
+        if not was_ready and not self.settings.from_scratch:
             self._take_unit()
+        if self.relabelled is not None:
+            self.relabelled.teach(self.replay, self._random)
+            report["foreseen"] = self.relabelled.r_squared
+        return {**report, **self._learn()}
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether enough was met to learn from."""
+        if self.relabelled is not None:
+            return not self._sweeps
+        return self.num_steps >= min(_WARM_UP, self.settings.num_steps)
+
+    @property
+    def _sweeps(self) -> bool:
+        """Whether random tasks are pursued: for some steps, or until a reward is met if all hangs on it."""
+        if self.relabelled is None:
+            return self.num_steps < self.settings.sweep_steps and not self.settings.from_scratch
+        least = max(self.settings.sweep_steps, _WARM_UP)
+        return self.num_steps < least or not self.relabelled.has_met_rewards
+
+    @property
+    def _is_behind(self) -> bool:
+        """Whether Q has free steps to learn from before it should act."""
+        is_known = self.relabelled is not None and self._is_ready
+        return is_known and self.num_updates < self.settings.free_updates
+
+    @property
+    def doing(self) -> str:
+        """What goes on while no step is made; nothing otherwise."""
+        if self.relabelled is not None and not self.relabelled.is_gathered:
+            there = self.relabelled.num_steps
+            return f"gathering: {there:,} of {self.settings.free_steps:,} reward-free steps"
+        if self._is_behind:
+            return f"learning from them: {self.num_updates:,} of {self.settings.free_updates:,} updates"
+        return ""
+
+    def _learn(self) -> dict[str, float]:
         losses = [self._update() for _ in range(self.settings.updates_per_round)]
-        return {**report, "loss": float(torch.stack(losses).mean())}
+        return {"loss": float(torch.stack(losses).mean())}
 
     def _act(self) -> Unroll:
         """By random tasks, then by GPI over saved ones, with psi as it came; later by Q.
 
-        From scratch: from chance to Q.
+        From scratch: from chance to Q. With free steps: Q acts as soon as it has learnt from them.
         """
         settings, age = self.settings, self.num_steps - self.settings.sweep_steps
-        if age < 0 and not settings.from_scratch:
+        if self._sweeps:
             return self._sweep()
-        consults = age < settings.gpi_steps
-        if settings.from_scratch or not consults:
+        is_fresh = settings.from_scratch and self.relabelled is None
+        consults = (
+            age < settings.gpi_steps and not settings.from_scratch and self.relabelled is None
+        )
+        if not consults:
             self.actor.refresh(self.agent.psi)
         epsilon = settings.epsilon
-        if settings.from_scratch and settings.exploration_steps:
+        if is_fresh and settings.exploration_steps:
             left = max(0.0, 1 - self.num_steps / settings.exploration_steps)
             epsilon = max(epsilon, left)
-        policies = self._policies if consults and not settings.from_scratch else self._w[None]
+        policies = self._policies if consults else self._w[None]
         return self._rewarded(self.actor.collect(self._w, policies=policies, epsilon=epsilon))
 
     def _sweep(self) -> Unroll:
         """A task of its own for every environment; w learns from it all the same, as Q-learning does."""
-        unroll = self.actor.collect(epsilon=self.settings.epsilon)
-        w = self._w.expand(unroll.num_unrolls, -1).contiguous()
-        return self._rewarded(unroll._replace(w=w))
+        epsilon = self.settings.epsilon
+        if self.relabelled is not None:
+            epsilon = self.relabelled.epsilon(self._random)
+        return self._rewarded(self._mine(self.actor.collect(epsilon=epsilon)))
+
+    def _mine(self, unroll: Unroll) -> Unroll:
+        """As if w had been pursued."""
+        return unroll._replace(w=self._w.expand(unroll.num_unrolls, -1).contiguous())
 
     def _rewarded(self, unroll: Unroll) -> Unroll:
         """On the grid the reward is the task's, cell by cell."""
@@ -142,7 +208,7 @@ class FineTuner:
     def _update(self) -> Tensor:
         """One gradient step on the squared n-step error."""
         settings = self.settings
-        unroll = self.replay.sample(settings.batch_size, self._random).to(self._device)
+        unroll = self._batch().to(self._device)
         scalar = unroll._replace(w=unroll.w.new_ones(unroll.num_unrolls, 1))
         reward = self._clipped(unroll.reward).unsqueeze(-1) / self._unit
         with torch.no_grad():
@@ -157,6 +223,20 @@ class FineTuner:
         if self.num_updates % settings.target_period == 0:
             self._target.load_state_dict(self.agent.psi.state_dict())
         return loss.detach()
+
+    def _batch(self) -> Unroll:
+        """Of what was rewarded and of free steps, in their shares."""
+        count, num_free = self.settings.batch_size, 0
+        if self.relabelled is not None:
+            num_free = count if self._is_behind else round(count * self.settings.free_share)
+        parts = []
+        if num_free and self.relabelled is not None:
+            parts.append(self._mine(self.relabelled.sample(num_free, self._random)))
+        if num_free < count:
+            parts.append(self.replay.sample(count - num_free, self._random))
+        batch = joined(parts)
+        assert batch is not None
+        return batch
 
     def _values(self, psi: Any, unroll: Unroll) -> Tensor:
         """Q = psi . w + offset as one feature: [T + 1, B, actions, 1]"""
@@ -224,6 +304,8 @@ class FineTuner:
         tensors |= {f"acting.{k}": v for k, v in self.actor.psi.state_dict().items()}
         tensors |= {"offset": self._offset.detach(), "random": self._random.get_state()}
         tensors |= {"unit": torch.tensor(self._unit, dtype=torch.float64), "returns": self._returns}
+        if self.relabelled is not None:
+            tensors |= {f"relabelled.{k}": v for k, v in self.relabelled.state().items()}
         return tensors, {"num_steps": self.num_steps, "num_updates": self.num_updates}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
@@ -241,6 +323,8 @@ class FineTuner:
         self._unit, self._returns = float(tensors["unit"]), tensors["returns"]
         if not 0 < self._unit < math.inf:
             raise ValueError(f"its unit is {self._unit}")
+        if self.relabelled is not None:
+            self.relabelled.load_state(within(tensors, "relabelled."))
 
 
 def _within(numbers: Tensor, least: int, end: int) -> bool:

@@ -16,6 +16,7 @@ class Replay:
 
     def __init__(self, num_unrolls: int) -> None:
         self._kept: deque[Unroll] = deque(maxlen=num_unrolls)
+        self._is_notable: deque[bool] = deque(maxlen=num_unrolls)
         self._new: list[Unroll] = []
 
     def __len__(self) -> int:
@@ -29,10 +30,26 @@ class Replay:
     def _append(self, unroll: Unroll) -> None:
         for index in range(unroll.num_unrolls):
             self._kept.append(unroll.part(index, index + 1))
+        self._is_notable.extend(unroll.reward.ne(0).any(dim=0).tolist())
 
     def sample(self, count: int, random: torch.Generator) -> Unroll:
         """`count` unrolls, each drawn evenly from all that are kept."""
         chosen = torch.randint(len(self._kept), (count,), generator=random).tolist()
+        return self._batch(chosen)
+
+    def sample_notable(self, count: int, random: torch.Generator) -> tuple[Unroll, Tensor]:
+        """Half of them from those with a reward in them, and weights [count] that undo the preference."""
+        notable = [index for index, is_notable in enumerate(self._is_notable) if is_notable]
+        chosen = torch.randint(len(self._kept), (count,), generator=random).tolist()
+        if not notable:
+            return self._batch(chosen), torch.ones(count)
+        some = torch.randint(len(notable), (count // 2,), generator=random).tolist()
+        chosen[: count // 2] = [notable[index] for index in some]
+        share = len(notable) / len(self._kept)
+        preferred = torch.tensor([self._is_notable[index] for index in chosen])
+        return self._batch(chosen), torch.where(preferred, 2 * share / (1 + share), 2.0)
+
+    def _batch(self, chosen: list[int]) -> Unroll:
         batch = joined([self._kept[index] for index in chosen])
         assert batch is not None
         return batch

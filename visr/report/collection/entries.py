@@ -46,7 +46,7 @@ _UNREWARDED = {
     UNIFORM: RANDOM,
 }
 _REWARDED = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow", "der": "DER"}
-_FEATURES = re.compile(r"visr-d(\d+)")
+_FEATURES = re.compile(r"(visr|visr-plus)-d(\d+)")
 _DIAYN = re.compile(r"diayn-(\d+)(-log-q)?")
 _BUDGET = re.compile(r"(.+)-(\d+(?:\.\d+)?)([km]?)")
 
@@ -89,7 +89,8 @@ class Entry:
 def adapted_name(agent: str) -> str | None:
     """The paper's name of an agent that meets rewards after pre-training; None for others."""
     features = _FEATURES.fullmatch(agent)
-    wide = f"VISR, d = {features[1]}" if features else None
+    base = _ADDITIONS.get(features[1], "VISR") if features else ""
+    wide = f"{base}, d = {features[2]}" if features else None
     return _diayn_name(agent) or wide or (_ADAPTED | _ADDITIONS).get(agent)
 
 
@@ -156,7 +157,7 @@ def _lines(run: Run) -> list[tuple[Key, Condition]]:
             lines.append((Key(name, "0", TOP, steps), condition))
     for condition in run.adapted:
         name = FROM_SCRATCH if condition.name == "from scratch" else f"{adapted}, {condition.name}"
-        lines.append((Key(name, budget, BOTTOM, steps), condition))
+        lines.append((Key(name, budget, BOTTOM, steps + condition.num_free_steps), condition))
     return lines
 
 

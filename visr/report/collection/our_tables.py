@@ -62,7 +62,7 @@ def _within(value: float, interval: Interval | None) -> str:
     return f"{fixed(value)} [{fixed(interval.low)}, {fixed(interval.high)}]"
 
 
-ALL_TOGETHER = "VISR+, rounds and fine-tuned"
+ALL_TOGETHER = "VISR+, relabelled"
 
 
 @dataclass(frozen=True)
