@@ -1,9 +1,11 @@
 """Fine-tuning against the same learner from scratch on the grid: exact fractions of optimal over steps.
 
     python experiments/finetune_grid.py pretrained:grid --num-tasks 10 --num-steps 100000
+    python experiments/finetune_grid.py pretrained:grid --num-tasks 10 --num-steps 20000 --free-steps 100000
 
 takes the first tasks of the two families that every grid run is judged by, infers each from its cells,
-learns on from psi and from scratch on as many rewarded steps, and writes results/grid/finetune.csv.
+learns on from psi and from scratch on as many rewarded steps, and writes results/grid/finetune.csv. With
+--free-steps a fresh Q learns from so many reward-free ones besides.
 """
 
 from __future__ import annotations
@@ -24,16 +26,19 @@ from visr.disk.tables import append_rows
 from visr.tasks import families
 from visr.training.finetune import FineTuner
 
+RELABELLING = {"learning_rate": 1e-3, "sweep_steps": 2_000, "free_updates": 3_000}
 AT = (0, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
-COLUMNS = ["run", "family", "task", "seed", "from_scratch", "num_steps", "fraction_of_optimal"]
+COLUMNS = ["run", "family", "task", "seed", "from_scratch", "free_steps", "num_steps"]
+COLUMNS += ["fraction_of_optimal"]
 
 
 def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[tuple[int, float]]:
     """(steps, fraction) at the steps of `AT`: w's own policy, for the task's true reward."""
     agent = finetuning.beginning(run.visr, run.config, settings)
-    tuner = FineTuner(agent, run.config, settings, task.w, task.w[None], task.reward)
+    saved = task.w[None]
+    tuner = FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent.psi)
     for at in [at for at in AT if at <= settings.num_steps]:
-        while tuner.num_steps < at:
+        while tuner.num_steps < at or tuner.doing:
             tuner.round()
         yield at, finetuning.worth(tuner.agent, run.config, task)["fraction_of_optimal"]
         tuner.agent.psi.requires_grad_(True)
@@ -46,6 +51,7 @@ def main() -> None:
     parser.add_argument("--families", nargs="+", default=["boxes", "goals"])
     parser.add_argument("--num-tasks", type=int, default=10)
     parser.add_argument("--num-steps", type=int, default=100_000)
+    parser.add_argument("--free-steps", type=int, default=0)
     parser.add_argument("--updates-per-round", type=int, default=FinetuneConfig.updates_per_round)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/grid/finetune.csv"))
@@ -55,14 +61,17 @@ def main() -> None:
     rewards = families.Evaluator(run.config).families
     for family in options.families:
         for i, reward in enumerate(rewards[family][: options.num_tasks]):
-            for from_scratch in (False, True):
+            for from_scratch in (True,) if options.free_steps else (False, True):
                 settings = FinetuneConfig(
                     num_steps=options.num_steps,
                     from_scratch=from_scratch,
                     updates_per_round=options.updates_per_round,
                     seed=options.seed,
+                    **(RELABELLING if options.free_steps else {}),
+                    free_steps=options.free_steps,
                 )
-                told = [options.name or options.run, family, i, options.seed, int(from_scratch)]
+                told = [options.name or options.run, family, i, options.seed]
+                told += [int(from_scratch), options.free_steps]
                 points = curve(run, run.infer(reward), settings)
                 append_rows(options.out, COLUMNS, [[*told, at, round(f, 4)] for at, f in points])
     tell(options.out)
@@ -73,7 +82,8 @@ def tell(path: Path) -> None:
     cells: dict[tuple[str, ...], list[float]] = defaultdict(list)
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
-            key = (row["run"], row["family"], row["from_scratch"], row["num_steps"])
+            key = (row["run"], row["family"], row["from_scratch"], row["free_steps"])
+            key += (row["num_steps"],)
             cells[key].append(float(row["fraction_of_optimal"]))
     for key, values in cells.items():
         error = np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else np.nan

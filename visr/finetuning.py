@@ -302,7 +302,7 @@ def _result(
         "task": plan.task.name,
         "from_scratch": plan.settings.from_scratch,
         "num_steps": tuner.num_steps,
-        "num_free_steps": relabelled.num_steps if relabelled else 0,
+        "num_free_steps": relabelled.total_steps if relabelled and tuner.num_steps else 0,
         "reward_r_squared": relabelled.r_squared if relabelled else None,
         "num_updates": tuner.num_updates,
         "seed": plan.settings.seed,

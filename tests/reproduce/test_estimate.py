@@ -56,8 +56,8 @@ def test_what_could_not_be_measured_in_time_is_taken_from_its_like(
     monkeypatch.setattr(estimate, "_measured", measured)
     guess = estimate.estimate(beyond, Ledger(tmp_path))
     assert asked[:3] == [("visr", "train"), ("visr", "adapt"), ("dqn-1k", "train")]
-    # 4,000 steps, 100,000 to infer with, and three ways to adapt, or one
-    assert guess.seconds["visr"] == pytest.approx(104 + 3_000)
+    # 4,000 steps, 100,000 to infer with, and four ways to adapt, or one
+    assert guess.seconds["visr"] == pytest.approx(104 + 4_000)
     assert guess.seconds["visr-rnd"] == pytest.approx(104)
     assert guess.seconds["visr-plus"] == pytest.approx(104 + 1_000)
     assert guess.sources["visr-rnd"] == "taken from the others"

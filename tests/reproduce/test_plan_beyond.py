@@ -13,12 +13,13 @@ from visr.cli import main
 from visr.disk.files import read_json
 from visr.errors import UserError
 from visr.report import load
+from visr.report.collection import entries, runs
 from visr.reproduce import adapting, lineup, plan
 from visr.reproduce.ledger import Ledger
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir
 
-STEPS, TRIALS = 3_000, 2
+STEPS, TRIALS, FREE = 3_000, 2, 5_000
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("beyond") / "out"
     arguments = ["reproduce", "beyond", "--games", "breakout", "--only", "visr", "visr-plus"]
     arguments += ["--seeds", "0", "--num-steps", "5000", "--rewarded-steps", str(STEPS)]
+    arguments += ["--free-steps", str(FREE)]
     assert main([*arguments, "--trials", str(TRIALS), "--out", str(out), "--jobs", "2"]) == 0
     return out
 
@@ -42,11 +44,11 @@ def test_every_way_spends_the_steps_that_are_allowed_and_no_more(done: Path, age
         # a sweep of ten environments side by side may end a few steps late; rounds of tuning are whole
         assert STEPS - 160 <= condition["num_rewarded_steps"] <= STEPS + 10, condition
         assert len(condition["scores"]) == TRIALS
+        is_free = condition["name"] == "relabelled"
+        assert condition["num_free_steps"] == (FREE if is_free else 0)
 
 
-@pytest.mark.parametrize(
-    ("agent", "way"), [("visr", "fine-tuned"), ("visr-plus", "rounds-and-fine-tuned")]
-)
+@pytest.mark.parametrize(("agent", "way"), [("visr", "fine-tuned"), ("visr-plus", "relabelled")])
 def test_fine_tuning_consults_no_task_that_other_rewarded_steps_paid_for(
     done: Path, agent: str, way: str
 ):
@@ -67,7 +69,7 @@ def test_inference_goes_on_until_a_reward_is_met(tmp_path: Path):
 
 def test_only_fine_tuning_changes_weights(done: Path):
     tuned = {p.name for p in run_of(done, "visr").finetuned_run("x").parent.iterdir()}
-    assert tuned == {"fine-tuned", "from-scratch"}
+    assert tuned == {"fine-tuned", "from-scratch", "relabelled"}
 
 
 def test_adapting_again_goes_on_from_what_is_there_to_the_same_scores(done: Path):
@@ -76,7 +78,7 @@ def test_adapting_again_goes_on_from_what_is_there_to_the_same_scores(done: Path
     tuned = RunDir(run.finetuned_run("fine-tuned"))
     checkpoints = [path.stat().st_mtime_ns for path in tuned.checkpoints()]
     run.adapted.unlink()
-    adapting.adapt(run, lineup.entry("visr").ways, Counts(STEPS, 0, TRIALS))
+    adapting.adapt(run, lineup.entry("visr").ways, Counts(STEPS, 0, TRIALS, FREE))
     assert read_json(run.adapted) == before
     assert [path.stat().st_mtime_ns for path in tuned.checkpoints()] == checkpoints
 
@@ -90,7 +92,7 @@ def again(done: Path, tmp_path: Path) -> RunDir:
 
 
 def adapt(run: RunDir) -> None:
-    adapting.adapt(run, lineup.entry("visr").ways, Counts(STEPS, 0, TRIALS))
+    adapting.adapt(run, lineup.entry("visr").ways, Counts(STEPS, 0, TRIALS, FREE))
 
 
 def test_a_fine_tuning_killed_after_its_very_first_checkpoint_ends_the_same(
@@ -132,7 +134,7 @@ def test_a_result_that_was_moved_away_is_made_anew_by_the_same_command(done: Pat
         chosen_games=["breakout"],
         seeds=[0],
         num_steps=5_000,
-        counts=Counts(STEPS, 0, TRIALS),
+        counts=Counts(STEPS, 0, TRIALS, FREE),
     )
     run, ledger = run_of(done, "visr"), Ledger(done)
     kept = run.adapted.read_bytes()
@@ -199,6 +201,32 @@ def test_a_damaged_file_of_it_is_a_sentence(
 def test_the_report_has_a_line_for_every_way(done: Path, tmp_path: Path):
     assert main(["report", str(done), "--out", str(tmp_path / "report")]) == 0
     table = (tmp_path / "report" / "tables" / "minatar_games.md").read_text()
-    for name in ("GPI VISR, rounds", "GPI VISR, fine-tuned", "VISR+, rounds and fine-tuned"):
+    for name in ("GPI VISR, rounds", "GPI VISR, fine-tuned", "VISR+, relabelled"):
         assert f"{name} @" in table
     assert "Fine-tuning's learner from scratch @" in table
+
+
+def test_free_steps_are_counted_with_those_of_pre_training(done: Path):
+    found, _ = runs.read(done)
+    lines, _ = entries.gather(found)
+    steps = {line.key.algorithm: line.key.num_steps for line in lines}
+    assert steps["VISR+"] == 5_000
+    assert steps["VISR+, relabelled"] == 5_000 + FREE
+
+
+def test_the_number_of_free_steps_matters_only_to_who_learns_from_them():
+    def hashes(free_steps: int) -> list[str]:
+        counts = Counts(rewarded_episodes=0, free_steps=free_steps)
+        jobs = plan.make("beyond", only=["visr"], seeds=[0], counts=counts).jobs[:3]
+        return [job.config_hash for job in jobs]
+
+    one, other = hashes(1_000), hashes(2_000)
+    assert one[:2] == other[:2]
+    assert one[2] != other[2]
+
+
+def test_all_together_with_more_features_is_an_agent_too():
+    assert lineup.entry("visr-plus-d16").fields == {
+        **lineup.entry("visr-plus").fields,
+        "num_features": 16,
+    }

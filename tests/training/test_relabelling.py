@@ -171,13 +171,16 @@ def test_a_stopped_one_gathers_the_same_again_and_ends_as_one_never_stopped(
     assert all(torch.equal(a[k], b[k]) for k in a)
     for file in ("metrics.csv", "finetuned.json"):
         assert (whole.path / file).read_bytes() == (cut.path / file).read_bytes()
+    done = cut.finetuned.read_bytes()
+    finetuning.resume(cut.path)  # there is nothing left to do
+    assert cut.finetuned.read_bytes() == done
 
 
 def test_it_learns_more_from_the_same_rewarded_steps(
     pretrained: visr.Run, task: Task, tmp_path: Path
 ):
-    fields = {"num_steps": 3_200, "learning_rate": 1e-3, "from_scratch": True}
-    free = {"free_steps": 50_000, "free_updates": 800, "sweep_steps": 2_400}
+    fields: dict[str, Any] = {"num_steps": 3_200, "learning_rate": 1e-3, "from_scratch": True}
+    free: dict[str, Any] = {"free_steps": 50_000, "free_updates": 800, "sweep_steps": 2_400}
     worth = []
     for name, more in (("free", free), ("bare", {})):
         run = pretrained.finetune(task, out=tmp_path / name, **fields, **more)

@@ -29,7 +29,7 @@ class Options:
     rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS, pos-nsq, rf-curiosity, idf-curiosity, uniform,
     dqn-STEPS, ppo-STEPS, rainbow-STEPS, der-STEPS (data-efficient Rainbow); STEPS is such as 100k or 10m.
     Beyond the paper: visr-visited, visr-rnd, visr-particles, visr-forward, visr-inverse, visr-laplacian,
-    visr-metra, visr-dD (D features), visr-plus (all together).
+    visr-metra, visr-dD (D features), visr-plus (all together), visr-plus-dD.
     """
 
     suite: Annotated[plan.Suite, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]

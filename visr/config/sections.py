@@ -312,7 +312,7 @@ class FinetuneConfig:
     exploration_steps: int = 10_000
     """From scratch: steps over which epsilon falls from 1."""
     free_steps: int = 0
-    """Reward-free steps of the pre-trained agent to learn from as well, as a reward model sees them."""
+    """Reward-free steps of the pre-trained agent to learn from as well, worth what a model says."""
     free_epsilon: float = 0.9
     """In these, and in the sweep before them, every unroll draws its epsilon, up to this."""
     free_share: float = 0.5

@@ -15,7 +15,7 @@ from visr import api, envs, finetuning
 from visr.agents.visr import Visr
 from visr.api import Run
 from visr.config import FinetuneConfig, RunConfig
-from visr.disk.files import write_json
+from visr.disk.files import read_json, write_json
 from visr.errors import UserError
 from visr.reproduce.lineup import INFERRING, RELABELLING, ROUNDS, UPDATES_PER_FREE_STEP, Way
 from visr.reproduce.plan import Counts
@@ -58,7 +58,6 @@ class _Plan:
 _PLANS: dict[Way, _Plan] = {
     "rounds": _Plan(ROUNDS),
     "fine-tuned": _Plan(inferring=INFERRING),
-    "rounds and fine-tuned": _Plan(ROUNDS, INFERRING),
     "from scratch": _Plan(inferring=0.0, tuning={"from_scratch": True}),
     "relabelled": _Plan(inferring=0.0, tuning=RELABELLING, relabels=True),
 }
@@ -90,18 +89,30 @@ def probe(config: RunConfig, ways: Sequence[Way], seconds: float) -> float:
             time.perf_counter() - start
         )
     to_infer, to_tune = (float(np.mean(of)) / _A_ROUND for of in (acting, learning))
-    shares = [_PLANS[way].inferring for way in ways]
-    return len(shares) / sum(share * to_infer + (1 - share) * to_tune for share in shares)
+    to_tune /= _work({})
+    plans = [_PLANS[way] for way in ways]
+    return len(plans) / sum(
+        plan.inferring * to_infer + (1 - plan.inferring) * to_tune * _work(plan.settings(Counts()))
+        for plan in plans
+    )
+
+
+def _work(settings: dict[str, Any]) -> float:
+    """Unrolls that a fine-tuning learns from per rewarded step."""
+    chosen = FinetuneConfig(**settings)
+    first = chosen.free_updates / Counts.rewarded_steps if chosen.free_steps else 0.0
+    return (chosen.updates_per_round / _A_ROUND + first) * chosen.batch_size
 
 
 def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
     chosen, seed = _PLANS[way], run.config.training.seed
-    share = int(chosen.inferring * counts.rewarded_steps)
+    share, num_free = int(chosen.inferring * counts.rewarded_steps), 0
     task, spent = infer(run, share, max(share, counts.rewarded_steps - share), chosen.rounds)
     if chosen.inferring < 1:
         left = counts.rewarded_steps - spent
         tuned = _tuned(run, task, way, left, chosen.settings(counts))
         spent += tuned.num_steps
+        num_free = int(read_json(tuned.directory.finetuned)["num_free_steps"])
         scores = tuned.try_task(task, num_episodes=counts.trials, gpi=False, seed=seed + 1)
     else:
         scores = run.try_task(task, num_episodes=counts.trials, seed=seed + 1)
@@ -109,7 +120,7 @@ def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
     return {
         **phase_two.condition(named, task),
         "num_rewarded_steps": spent,
-        "num_free_steps": counts.free_steps if chosen.relabels else 0,
+        "num_free_steps": num_free,
     }
 
 

@@ -36,6 +36,7 @@ FORMS = (
     *_PLAIN,
     *_ADDITIONS,
     "visr-dD",
+    "visr-plus-dD",
     "diayn-K",
     "diayn-K-log-q",
     "nsq-STEPS",
@@ -46,7 +47,7 @@ FORMS = (
 )
 """D is a number of features, K of skills; STEPS a budget such as 100k or 10m."""
 
-Way = Literal["rounds", "fine-tuned", "rounds and fine-tuned", "from scratch", "relabelled"]
+Way = Literal["rounds", "fine-tuned", "from scratch", "relabelled"]
 """To spend the rewarded steps otherwise than the paper: `reproduce.adapting` has each."""
 ROUNDS = 5
 """Of inference: the paper's sweep, then four that draw from the posterior."""

@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import torch
-from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.optim import Adam
@@ -22,10 +21,11 @@ from visr.networks.successor import SuccessorFeatures
 from visr.ops.seeds import derived
 from visr.training.intake import joined
 from visr.training.learner import load_moments, moments, within
+from visr.training.memories import met
 from visr.training.relabelling import Relabelled
 from visr.training.replay import Replay
 from visr.training.unroll import Actor
-from visr.types import BY_UNROLL, Unroll
+from visr.types import Unroll
 
 _WARM_UP = 2_000
 """Steps before the first update: enough to see in which unit rewards come."""
@@ -248,28 +248,7 @@ class FineTuner:
 
     def remember(self, piece: dict[str, Tensor]) -> None:
         """Put a piece of the replay back; a ValueError or TypeError if these environments never gave it."""
-        unroll, blank = Unroll(**piece), self.actor.blank(self._w)
-        for name, mine, other in zip(Unroll._fields, unroll, blank, strict=True):
-            batch_axis = 0 if name in BY_UNROLL else 1
-            shapes = [[*x.shape[:batch_axis], *x.shape[batch_axis + 1 :]] for x in (mine, other)]
-            if mine.dtype != other.dtype or mine.dim() != other.dim() or shapes[0] != shapes[1]:
-                raise ValueError(f"its {name} has another shape or type")
-        if len({x.shape[0 if k in BY_UNROLL else 1] for k, x in piece.items()}) != 1:
-            raise ValueError("its parts are not of equally many unrolls")
-        self._refuse_impossible(unroll)
-        self.replay.restore(unroll)
-
-    def _refuse_impossible(self, unroll: Unroll) -> None:
-        """What would be an index out of range, or no number, many updates later."""
-        space, num_actions = self.agent.spec.observation_space, self.agent.spec.num_actions
-        if not _within(unroll.action, 0, num_actions):
-            raise ValueError(f"its action is none of {num_actions}")
-        if not _within(unroll.previous_action, -1, num_actions):
-            raise ValueError(f"its previous_action is none of {num_actions}")
-        if isinstance(space, Discrete) and not _within(unroll.observation, 0, int(space.n)):
-            raise ValueError(f"its observation is none of {space.n}")
-        if not bool(unroll.reward.isfinite().all()):
-            raise ValueError("its reward is not finite")
+        self.replay.restore(met(piece, self.actor.blank(self._w), self.agent.spec))
 
     @property
     def num_forgotten(self) -> int:
@@ -325,8 +304,3 @@ class FineTuner:
             raise ValueError(f"its unit is {self._unit}")
         if self.relabelled is not None:
             self.relabelled.load_state(within(tensors, "relabelled."))
-
-
-def _within(numbers: Tensor, least: int, end: int) -> bool:
-    """Whether least <= all of them < end."""
-    return bool(((numbers >= least) & (numbers < end)).all())

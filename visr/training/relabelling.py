@@ -82,7 +82,12 @@ class Relabelled:
     @property
     def is_gathered(self) -> bool:
         """Whether all of them are there."""
-        return self.num_steps >= _rounds(self._settings) * _NUM_ENVS * self._settings.unroll_length
+        return self.num_steps >= self.total_steps
+
+    @property
+    def total_steps(self) -> int:
+        """Reward-free steps in all: whole unrolls of all environments."""
+        return _rounds(self._settings) * _NUM_ENVS * self._settings.unroll_length
 
     def gather(self) -> None:
         """One unroll more of every environment; whatever reward the world gave is struck out."""
