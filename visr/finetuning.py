@@ -262,7 +262,8 @@ def _rounds(
             observe(Status(now, settings.num_steps, {}, {}, note=tuner.doing))
         is_due = now // settings.checkpoint_every > then // settings.checkpoint_every
         # A row is written at every checkpoint, so that a resumed run averages over the same rounds.
-        if is_due or tuner.is_done or now // _LOG_EVERY > then // _LOG_EVERY:
+        is_end = now > then and now >= settings.num_steps
+        if is_due or is_end or now // _LOG_EVERY > then // _LOG_EVERY:
             row = _means(reports)
             append_rows(
                 run.metrics,

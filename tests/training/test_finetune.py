@@ -239,7 +239,7 @@ def test_the_command_line_says_when_it_made_things_worse(
     capsys: pytest.CaptureFixture[str],
 ):
     content = {"before": before, "after": after, "from_scratch": False, "num_steps": 9}
-    command.show({**content, "env": "x", "task": "y"}, RunDir(tmp_path))
+    command.show({**content, "num_updates": 1, "env": "x", "task": "y"}, RunDir(tmp_path))
     said = capsys.readouterr().err
     assert ("It does worse than before" in said) == is_worse
     assert ("Next: visr play" in said) != is_worse

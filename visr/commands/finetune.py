@@ -78,7 +78,7 @@ def _started(chosen: Options) -> RunDir:
 
 
 def _resumed(chosen: Options) -> RunDir:
-    if (chosen.run, chosen.task, chosen.out) != (None, None, None) or (
+    if (chosen.run, chosen.task, chosen.out, chosen.device) != (None, None, None, "auto") or (
         chosen.settings != FinetuneConfig()
     ):
         raise UserError("--resume takes everything from the run; leave out the other options.")
@@ -96,7 +96,10 @@ def show(content: dict[str, Any], directory: RunDir) -> None:
     kind = "fraction of optimal" if "fraction_of_optimal" in after else "mean score, 30 episodes"
     output.table(f"{content['env']}, task {content['task']}", rows, header=("psi", kind))
     print(directory.path)
-    if content.get("num_free_steps"):
+    if content["num_updates"] == 0:
+        output.say(f"No reward was met in {content['num_steps']:,} steps, so nothing was learnt.")
+        return
+    if content.get("reward_r_squared") is not None:
         output.say(
             f"Learnt from {content['num_free_steps']:,} reward-free steps besides; of new rewards' variance "
             f"{content['reward_r_squared']:.0%} were foreseen."

@@ -20,6 +20,8 @@ from visr.reproduce import estimate, plan
 from visr.reproduce.ledger import Ledger, locked
 from visr.reproduce.runner import Observer, Runner
 
+_MOST_FREE_STEPS = 5_000_000
+
 
 @dataclass(frozen=True)
 class Options:
@@ -113,6 +115,15 @@ def _plan(chosen: Options) -> plan.Plan:
             raise UserError(
                 f"{name} = {getattr(chosen, name)} must be at least 1 and less than 2^31."
             )
+    if chosen.free_steps > _MOST_FREE_STEPS:
+        raise UserError(
+            f"free_steps = {chosen.free_steps:,} is more than memory holds; give at most "
+            f"{_MOST_FREE_STEPS:,}."
+        )
+    if chosen.suite != "beyond" and chosen.free_steps != plan.Counts.free_steps:
+        raise UserError(
+            f"free_steps = {chosen.free_steps:,} is for the plan beyond; the plan {chosen.suite} has none."
+        )
     default = plan.counts_of(chosen.suite)
     return plan.make(
         chosen.suite,

@@ -91,7 +91,8 @@ def entry(name: str) -> Entry:
         return Entry(name, plain[name], _WAYS.get(name, ()))
     if features := re.fullmatch(r"(visr|visr-plus)-d(\d{1,4})", name):
         agent = entry(features[1])
-        return Entry(name, {**agent.fields, "num_features": int(features[2])})
+        ways = agent.ways if name.startswith("visr-plus") else ()
+        return Entry(name, {**agent.fields, "num_features": int(features[2])}, ways)
     if skills := re.fullmatch(r"diayn-(\d{1,6})(-log-q)?", name):
         fields: dict[str, Any] = {"algorithm": "diayn", "num_skills": int(skills[1])}
         if skills[2]:

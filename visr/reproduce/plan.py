@@ -123,7 +123,7 @@ class Job:
             content["ways"] = self.ways
             content["adapting"] = [lineup.ROUNDS, lineup.INFERRING, vars(FinetuneConfig())]
         if relabels:
-            content["relabelling"] = lineup.RELABELLING
+            content["relabelling"] = [lineup.RELABELLING, lineup.UPDATES_PER_FREE_STEP]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -90,8 +90,8 @@ class FineTuner:
 
     @property
     def is_done(self) -> bool:
-        """Whether all rewarded steps are spent."""
-        return self.num_steps >= self.settings.num_steps
+        """Whether all rewarded steps are spent, and what they permit to be learnt is learnt."""
+        return self.num_steps >= self.settings.num_steps and not self._is_behind
 
     def round(self) -> dict[str, float]:
         """One unroll of every environment, then some updates on all that is remembered.
@@ -115,7 +115,8 @@ class FineTuner:
             self._take_unit()
         if self.relabelled is not None:
             self.relabelled.teach(self.replay, self._random)
-            report["foreseen"] = self.relabelled.r_squared
+            if (foreseen := self.relabelled.r_squared) is not None:
+                report["foreseen"] = foreseen
         return {**report, **self._learn()}
 
     @property
@@ -130,7 +131,7 @@ class FineTuner:
         """Whether random tasks are pursued: for some steps, or until a reward is met if all hangs on it."""
         if self.relabelled is None:
             return self.num_steps < self.settings.sweep_steps and not self.settings.from_scratch
-        least = max(self.settings.sweep_steps, _WARM_UP)
+        least = min(max(self.settings.sweep_steps, _WARM_UP), self.settings.num_steps)
         return self.num_steps < least or not self.relabelled.has_met_rewards
 
     @property
@@ -143,8 +144,8 @@ class FineTuner:
     def doing(self) -> str:
         """What goes on while no step is made; nothing otherwise."""
         if self.relabelled is not None and not self.relabelled.is_gathered:
-            there = self.relabelled.num_steps
-            return f"gathering: {there:,} of {self.settings.free_steps:,} reward-free steps"
+            there, total = self.relabelled.num_steps, self.relabelled.total_steps
+            return f"gathering: {there:,} of {total:,} reward-free steps"
         if self._is_behind:
             return f"learning from them: {self.num_updates:,} of {self.settings.free_updates:,} updates"
         return ""
@@ -189,7 +190,8 @@ class FineTuner:
         """On the grid the reward is the task's, cell by cell."""
         if self._cells is None:
             return unroll
-        return unroll._replace(reward=self._cells[unroll.observation[1:]])
+        reward = self._cells[unroll.observation[1:]]
+        return unroll._replace(reward=reward.masked_fill(unroll.is_reset, 0))
 
     @torch.no_grad()
     def _take_unit(self) -> None:

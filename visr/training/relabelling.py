@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 
@@ -17,6 +18,7 @@ from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.networks.reward import RewardModel
 from visr.networks.successor import SuccessorFeatures
+from visr.ops.fit import Fit
 from visr.ops.seeds import derived
 from visr.training.learner import load_moments, moments, within
 from visr.training.replay import Replay
@@ -31,10 +33,10 @@ _BATCH = 8
 """Unrolls per update of the model, half of them with a reward in them."""
 _FIRST_LESSONS, _LESSONS = 600, 2
 """Updates of the model when it is first asked, and per round afterwards."""
-_MOST_BYTES = 8 * 2**30
-"""Of free observations."""
+_MOST_BYTES, _PER_UNROLL, _PER_STEP = 8 * 2**30, 4_000, 16
+"""Of memory for free steps: in all; an unroll's and a step's share besides the observations, as measured."""
 _NOTHING = 0.1
-"""Rewards foreseen below this are none: most steps have none, and their small errors would add up."""
+"""Of the least reward met: what is foreseen below it is none, as small errors of many steps add up."""
 
 
 class Relabelled:
@@ -65,9 +67,11 @@ class Relabelled:
             torch.manual_seed(derived(seed, _MODEL))
             self._model = RewardModel(spec).to(self._device)
         self._optimiser = Adam(self._model.parameters(), lr=_LEARNING_RATE, fused=True)
-        self._lessons, self._largest = 0, 0.0
-        self._errors = torch.zeros(4, dtype=torch.float64)
-        """Of what was foreseen before it was learnt from: sums of 1, r, r^2 and (r - foreseen)^2."""
+        self._lessons, self._fit = 0, Fit()
+        self._least = self._largest = 0.0
+        """Of the rewards met that were not 0: sizes."""
+        self._digest, self._expected = hashlib.sha256(), None
+        """Of what was gathered, and what it was before a stop."""
 
     @property
     def has_met_rewards(self) -> bool:
@@ -80,19 +84,32 @@ class Relabelled:
         return len(self._free) * self._settings.unroll_length
 
     @property
-    def is_gathered(self) -> bool:
-        """Whether all of them are there."""
-        return self.num_steps >= self.total_steps
-
-    @property
     def total_steps(self) -> int:
         """Reward-free steps in all: whole unrolls of all environments."""
         return _rounds(self._settings) * _NUM_ENVS * self._settings.unroll_length
 
+    @property
+    def is_gathered(self) -> bool:
+        """Whether all of them are there."""
+        return self.num_steps >= self.total_steps
+
     def gather(self) -> None:
         """One unroll more of every environment; whatever reward the world gave is struck out."""
         unroll = self._actor.collect(epsilon=self.epsilon(self._epsilons))
+        for seen in (unroll.observation, unroll.action):
+            self._digest.update(seen.numpy().data)
         self._free.restore(unroll._replace(reward=torch.full_like(unroll.reward, torch.nan)))
+        if self.is_gathered:
+            self._actor.env.close()
+            self._refuse_other_steps()
+
+    def _refuse_other_steps(self) -> None:
+        """After a stop: what was gathered again must be what was learnt from."""
+        if self._expected is not None and self._expected != self._digest.digest():
+            raise UserError(
+                "The reward-free steps came out otherwise than before the stop, as they may on another "
+                "machine or device; go on where it began, or fine-tune anew."
+            )
 
     def epsilon(self, random: torch.Generator) -> float:
         """A share of random actions, new for every unroll: states and actions that no task would meet."""
@@ -103,10 +120,13 @@ class Relabelled:
         """Unrolls drawn evenly, with the rewards that the model foresees."""
         unroll = self._free.sample(count, random)
         with torch.no_grad():
-            foreseen = self._foreseen(unroll.to(self._device)).cpu()
-        largest = self._largest
-        foreseen = functional.hardshrink(foreseen, _NOTHING * largest).clamp(-largest, largest)
-        return unroll._replace(reward=foreseen)
+            return unroll._replace(reward=self._label(unroll))
+
+    def _label(self, unroll: Unroll) -> Tensor:
+        """What the model foresees, at most the largest reward met; far below the least it is nothing."""
+        foreseen = self._foreseen(unroll.to(self._device)).cpu()
+        foreseen = functional.hardshrink(foreseen, _NOTHING * self._least)
+        return foreseen.clamp(-self._largest, self._largest)
 
     def teach(self, rewarded: Replay, random: torch.Generator) -> None:
         """Some gradient steps on the squared error, on steps of which half are near a reward."""
@@ -124,23 +144,20 @@ class Relabelled:
 
     @torch.no_grad()
     def judge(self, unroll: Unroll) -> None:
-        """How well the model foresees rewards that it has not learnt from yet."""
-        reward, happened = self._clip(unroll.reward), ~unroll.is_reset
-        self._largest = max(self._largest, float(reward.abs().max()))
-        if not self._lessons:
-            return
-        r = reward[happened].double()
-        off = self._foreseen(unroll.to(self._device)).cpu()[happened].double() - r
-        self._errors += torch.stack(
-            [torch.tensor(float(len(r))).double(), r.sum(), r.square().sum(), off.square().sum()]
-        )
+        """Take note of new rewards, and of how well they were foreseen before they are learnt from."""
+        happened = ~unroll.is_reset
+        reward = self._clip(unroll.reward)[happened].double()
+        sizes = reward.abs()[reward != 0]
+        if len(sizes):
+            self._largest = max(self._largest, float(sizes.max()))
+            self._least = min(self._least or math.inf, float(sizes.min()))
+        if self._lessons and len(reward):
+            self._fit.note(reward, self._label(unroll)[happened].double())
 
     @property
-    def r_squared(self) -> float:
-        """The share of the variance of new rewards that the model foresaw; 0 before anything is known."""
-        count, total, squares, errors = self._errors.tolist()
-        spread = squares - total * total / max(count, 1.0)
-        return 1 - errors / spread if spread > 0 else 0.0
+    def r_squared(self) -> float | None:
+        """The share of the variance of new rewards, so far, that was foreseen; None where nothing varied."""
+        return self._fit.r_squared
 
     def _foreseen(self, unroll: Unroll) -> Tensor:
         return self._model(unroll.observation[:-1], unroll.action, unroll.observation[1:])
@@ -150,21 +167,33 @@ class Relabelled:
         tensors = {f"psi.{k}": v for k, v in self._actor.psi.state_dict().items()}
         tensors |= {f"model.{k}": v for k, v in self._model.state_dict().items()}
         tensors |= {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
-        largest = torch.tensor(self._largest, dtype=torch.float64)
-        lessons = torch.tensor(self._lessons)
-        return tensors | {"lessons": lessons, "largest": largest, "errors": self._errors}
+        digest = self._digest.digest() if self.is_gathered else self._expected or b""
+        numbers = [self._least, self._largest, *self._fit.sums()]
+        return tensors | {
+            "lessons": torch.tensor(self._lessons),
+            "numbers": torch.tensor(numbers, dtype=torch.float64),
+            "digest": torch.tensor(list(digest), dtype=torch.uint8),
+        }
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `state`."""
+        """The inverse of `state`, trusting nothing."""
+        for name, values in tensors.items():
+            if not bool(values.isfinite().all()):
+                raise ValueError(f"its relabelled.{name} is not finite")
+        numbers, digest = tensors["numbers"], tensors["digest"]
+        if numbers.shape != (6,) or bool((numbers[[0, 1, 2, 4, 5]] < 0).any()):
+            raise ValueError("its account of rewards is none")
+        if digest.dtype != torch.uint8 or len(digest) not in (0, hashlib.sha256().digest_size):
+            raise ValueError("its digest of reward-free steps is none")
         self._actor.psi.load_state_dict(within(tensors, "psi."))
         self._model.load_state_dict(within(tensors, "model."))
         load_moments(self._optimiser, within(tensors, "adam."))
-        self._lessons, self._largest = int(tensors["lessons"]), float(tensors["largest"])
-        self._errors = tensors["errors"].clone()
-        if self._errors.shape != (4,) or not bool(self._errors.isfinite().all()):
-            raise ValueError("its errors of the reward's model are no sums")
-        if not 0 <= self._largest < math.inf:
-            raise ValueError(f"its largest reward is {self._largest}")
+        self._least, self._largest, *sums = numbers.double().tolist()
+        self._fit = Fit(*sums)
+        self._expected = bytes(digest.tolist()) or None
+        self._lessons = int(tensors["lessons"])
+        if self._lessons < 0 or (self._lessons and not self.has_met_rewards):
+            raise ValueError(f"its lessons are {self._lessons}")
 
 
 def _refuse_misfits(psi: SuccessorFeatures, spec: EnvSpec, settings: FinetuneConfig) -> None:
@@ -173,8 +202,14 @@ def _refuse_misfits(psi: SuccessorFeatures, spec: EnvSpec, settings: FinetuneCon
             f"free_steps = {settings.free_steps:,} is for a psi without memory; fine-tune with 0, or "
             "pre-train with --core none."
         )
-    space = spec.observation_space
-    one = np.prod(space.shape or ()) * np.dtype(space.dtype).itemsize
+    if settings.sweep_steps > settings.num_steps:
+        raise UserError(
+            f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
+            "learn with; give fewer."
+        )
+    space, length = spec.observation_space, settings.unroll_length
+    seen = float(np.prod(space.shape or ())) * np.dtype(space.dtype).itemsize
+    one = (seen * (length + 1) + _PER_UNROLL) / length + _PER_STEP
     if one * settings.free_steps > _MOST_BYTES:
         raise UserError(
             f"free_steps = {settings.free_steps:,} would take {one * settings.free_steps / 2**30:,.0f} GiB "

@@ -30,7 +30,7 @@ class Replay:
     def _append(self, unroll: Unroll) -> None:
         for index in range(unroll.num_unrolls):
             self._kept.append(unroll.part(index, index + 1))
-        self._is_notable.extend(unroll.reward.ne(0).any(dim=0).tolist())
+        self._is_notable.extend((unroll.reward.ne(0) & ~unroll.is_reset).any(dim=0).tolist())
 
     def sample(self, count: int, random: torch.Generator) -> Unroll:
         """`count` unrolls, each drawn evenly from all that are kept."""
@@ -45,9 +45,10 @@ class Replay:
             return self._batch(chosen), torch.ones(count)
         some = torch.randint(len(notable), (count // 2,), generator=random).tolist()
         chosen[: count // 2] = [notable[index] for index in some]
-        share = len(notable) / len(self._kept)
+        half, share = count // 2 / count, len(notable) / len(self._kept)
         preferred = torch.tensor([self._is_notable[index] for index in chosen])
-        return self._batch(chosen), torch.where(preferred, 2 * share / (1 + share), 2.0)
+        weight = torch.where(preferred, 1 / (1 - half + half / share), 1 / (1 - half))
+        return self._batch(chosen), weight
 
     def _batch(self, chosen: list[int]) -> Unroll:
         batch = joined([self._kept[index] for index in chosen])
