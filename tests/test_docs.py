@@ -66,7 +66,9 @@ def smaller(words: list[str]) -> list[str]:
     if verb == "evaluate" and "cart" in place:
         return [*words, "--episodes", "1"]
     if verb == "finetune" and "--resume" not in words:
-        return [*words, "--num-steps", "640", "--checkpoint-every", "320"]
+        free = ["--free-steps", "1000", "--free-updates", "4", "--sweep-steps", "320"]
+        few = [*words, "--num-steps", "640", "--checkpoint-every", "320"]
+        return [*few, *free] if "--free-steps" in words else few
     if verb == "reproduce" and words[1] == "grid":  # hours; tests/reproduce run smaller plans
         return [*words, "--dry-run"]
     if verb == "reproduce":
