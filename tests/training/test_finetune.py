@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import visr
+from tests.training.stopping import assert_a_stop_changes_nothing
 from visr import config as configuration
 from visr import finetuning, pretraining
 from visr.cli import main
@@ -20,7 +21,6 @@ from visr.config import FinetuneConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir
 from visr.tasks.task import Task
-from visr.training import checkpoint
 from visr.training.finetune import FineTuner
 from visr.training.unroll import Actor
 from visr.types import Unroll
@@ -142,26 +142,9 @@ def test_rewards_are_taken_in_the_unit_of_phi_along_w(pretrained: visr.Run, task
 
 
 def test_a_stopped_fine_tuning_ends_as_one_never_stopped(
-    pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pretrained: visr.Run, task: Task, tmp_path: Path
 ):
-    whole = pretrained.finetune(task, out=tmp_path / "whole", **SHORT).directory
-    rounds = FineTuner.round
-
-    def stop(self: FineTuner) -> dict[str, float]:
-        if self.num_steps >= 2_400:  # between two checkpoints
-            raise KeyboardInterrupt
-        return rounds(self)
-
-    monkeypatch.setattr(FineTuner, "round", stop)
-    with pytest.raises(KeyboardInterrupt):
-        pretrained.finetune(task, out=tmp_path / "cut", **SHORT)
-    monkeypatch.undo()
-    cut = finetuning.resume(tmp_path / "cut")
-    (a, counts), (b, others) = (checkpoint.load(checkpoint.newest(r)) for r in (whole, cut))
-    assert counts == others
-    assert all(torch.equal(a[k], b[k]) for k in a)
-    for file in ("metrics.csv", "finetuned.json"):
-        assert (whole.path / file).read_bytes() == (cut.path / file).read_bytes()
+    assert_a_stop_changes_nothing(pretrained, task, tmp_path, at=2_400, fields=SHORT)
 
 
 def test_gpi_consults_the_other_saved_tasks_at_first(trained: Path, tmp_path: Path, task: Task):

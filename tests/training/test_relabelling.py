@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import visr
+from tests.training.stopping import assert_a_stop_changes_nothing
 from visr import config as configuration
 from visr import finetuning
 from visr.cli import main
@@ -19,7 +20,6 @@ from visr.commands import finetune as command
 from visr.errors import UserError
 from visr.run_dir import RunDir
 from visr.tasks.task import Task
-from visr.training import checkpoint
 from visr.training.finetune import FineTuner
 from visr.training.replay import Replay
 from visr.types import Unroll
@@ -148,31 +148,10 @@ def test_draws_without_any_reward_are_even():
 
 @pytest.mark.parametrize("from_scratch", [False, True])
 def test_a_stopped_one_gathers_the_same_again_and_ends_as_one_never_stopped(
-    pretrained: visr.Run,
-    task: Task,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    from_scratch: bool,
+    pretrained: visr.Run, task: Task, tmp_path: Path, from_scratch: bool
 ):
-    fields = {**FREE, "from_scratch": from_scratch}
-    whole = pretrained.finetune(task, out=tmp_path / "whole", **fields).directory
-    rounds = FineTuner.round
-
-    def stop(self: FineTuner) -> dict[str, float]:
-        if self.num_steps >= 4_000:  # between two checkpoints, long after Q first learnt
-            raise KeyboardInterrupt
-        return rounds(self)
-
-    monkeypatch.setattr(FineTuner, "round", stop)
-    with pytest.raises(KeyboardInterrupt):
-        pretrained.finetune(task, out=tmp_path / "cut", **fields)
-    monkeypatch.undo()
-    cut = finetuning.resume(tmp_path / "cut")
-    (a, counts), (b, others) = (checkpoint.load(checkpoint.newest(r)) for r in (whole, cut))
-    assert counts == others
-    assert all(torch.equal(a[k], b[k]) for k in a)
-    for file in ("metrics.csv", "finetuned.json"):
-        assert (whole.path / file).read_bytes() == (cut.path / file).read_bytes()
+    fields = {**FREE, "from_scratch": from_scratch}  # stopped long after Q first learnt
+    cut = assert_a_stop_changes_nothing(pretrained, task, tmp_path, at=4_000, fields=fields)
     done = cut.finetuned.read_bytes()
     finetuning.resume(cut.path)  # there is nothing left to do
     assert cut.finetuned.read_bytes() == done

@@ -1,0 +1,41 @@
+"""A fine-tuning that is stopped and goes on, against one that never was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import visr
+from visr import finetuning
+from visr.run_dir import RunDir
+from visr.tasks.task import Task
+from visr.training import checkpoint
+from visr.training.finetune import FineTuner
+
+
+def assert_a_stop_changes_nothing(
+    run: visr.Run, task: Task, place: Path, *, at: int, fields: dict[str, Any]
+) -> RunDir:
+    """Stop at that step, between two checkpoints, and resume: the same to the byte."""
+    whole = run.finetune(task, out=place / "whole", **fields).directory
+    rounds = FineTuner.round
+
+    def stop(self: FineTuner) -> dict[str, float]:
+        if self.num_steps >= at:
+            raise KeyboardInterrupt
+        return rounds(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FineTuner, "round", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run.finetune(task, out=place / "cut", **fields)
+    cut = finetuning.resume(place / "cut")
+    (a, counts), (b, others) = (checkpoint.load(checkpoint.newest(r)) for r in (whole, cut))
+    assert counts == others
+    assert all(torch.equal(a[k], b[k]) for k in a)
+    for file in ("metrics.csv", "finetuned.json"):
+        assert (whole.path / file).read_bytes() == (cut.path / file).read_bytes()
+    return cut
