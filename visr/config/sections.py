@@ -314,9 +314,9 @@ class FinetuneConfig:
     free_steps: int = 0
     """Reward-free steps of the pre-trained agent to learn from as well, worth what a model says."""
     free_epsilon: float = 0.9
-    """In these, and in the sweep before them, every unroll draws its epsilon, up to this."""
+    """In these, and in the sweep, every unroll draws its epsilon anew, up to this."""
     free_share: float = 0.5
-    """Of every batch, so much are such steps."""
+    """Of every batch, the share that is such steps."""
     free_updates: int = 6_000
     """Updates on such steps alone, once a reward is known and before Q acts."""
     checkpoint_every: int = 20_000
