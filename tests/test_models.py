@@ -49,7 +49,10 @@ def test_what_is_made_with_a_model_goes_under_runs(
 ):
     assert main(["infer", "pretrained:tiny", "--reward", "boxes:7"]) == 0
     assert Path("runs/pretrained-tiny/tasks/boxes-7.json").is_file()
-    assert main(["evaluate", "pretrained:tiny", "boxes-7", "--json"]) == 0
+    advice = capsys.readouterr().err.split("Next: visr ")[1].split()
+    assert main(advice) == 0
+    assert main(["task", "list", "pretrained:tiny"]) == 0
+    assert "boxes-7" in capsys.readouterr().out
     assert main(["list", "models"]) == 0
     assert "pretrained:tiny  A small one." in capsys.readouterr().out
 

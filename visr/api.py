@@ -67,8 +67,8 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     What is inferred or recorded with a model is written under runs/pretrained-NAME.
     """
     if models.is_model(path):
-        card = models.card(str(path))
-        return Run(RunDir(Path("runs") / f"pretrained-{card.name}"), device, card)
+        name = str(path)
+        return Run(RunDir(models.workplace(name)), device, models.card(name))
     return Run(RunDir.open(path), device)
 
 

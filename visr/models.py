@@ -52,6 +52,11 @@ def is_model(path: str | Path) -> bool:
     return isinstance(path, str) and path.startswith(PREFIX)
 
 
+def workplace(name: str) -> Path:
+    """Where what is made with that model goes: its own files are the package's."""
+    return Path("runs") / f"pretrained-{card(name).name}"
+
+
 def names() -> list[str]:
     """The models there are."""
     return sorted(path.stem for path in PLACE.glob("*.json"))

@@ -80,6 +80,11 @@ class Run:
         """Where the run lives; for a model, where what is made with it goes."""
         return self.directory.path
 
+    @property
+    def address(self) -> str:
+        """What names it to `visr.load` and on the command line."""
+        return str(self.path) if self.model is None else f"{models.PREFIX}{self.model.name}"
+
     def infer(
         self,
         reward: str | Path | ArrayLike | RewardFunction,

@@ -125,8 +125,13 @@ def show(
     for sentence in compared.words:
         output.say(sentence)
     print(path)
+    output.say(next_step(loaded, path))
+
+
+def next_step(loaded: Run, path: Path) -> str:
+    """What to do with a task that was just saved."""
     name = path.stem if path == loaded.directory.task(path.stem) else path
-    output.say(f"Next: visr evaluate {loaded.path} {name}")
+    return f"Next: visr evaluate {loaded.address} {name}"
 
 
 def _numbers(answer: Answer, most: int = 5) -> str:

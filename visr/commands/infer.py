@@ -10,7 +10,6 @@ import numpy as np
 import tyro
 
 from visr.commands import comparison, options, output
-from visr.run_dir import RunDir
 from visr.tasks import shelf
 from visr.tasks.task import Task
 
@@ -82,7 +81,7 @@ def run(args: list[str]) -> int:
     if chosen.json:
         output.emit({**task.to_dict(), "file": str(path)})
     else:
-        _show(task, path, loaded.directory)
+        _show(loaded, task, path)
     return 0
 
 
@@ -113,7 +112,7 @@ def _save(loaded: Run, task: Task, chosen: Options) -> Path:
     return shelf.keep(task, path)
 
 
-def _show(task: Task, path: Path, run: RunDir) -> None:
+def _show(loaded: Run, task: Task, path: Path) -> None:
     rows = [
         ("method", task.method),
         ("R^2", f"{task.r_squared:.3f}"),
@@ -126,9 +125,7 @@ def _show(task: Task, path: Path, run: RunDir) -> None:
     ]
     output.table(f"task: {task.name}", rows)
     output.say(verdict(task))
-    output.say(
-        f"Next: visr evaluate {run.path} {path.stem if path == run.task(path.stem) else path}"
-    )
+    output.say(comparison.next_step(loaded, path))
 
 
 def verdict(task: Task) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from visr import models
 from visr.commands import options, output
 from visr.errors import UserError
 from visr.run_dir import RunDir
@@ -46,8 +47,9 @@ def run(args: list[str]) -> int:
 def _list(chosen: Options) -> None:
     if len(chosen.names) != 1:
         raise UserError("`visr task list` takes one run.")
-    files = RunDir.open(chosen.names[0]).task_files()
-    tasks = {path.stem: Task.load(path) for path in files}
+    given = chosen.names[0]
+    run = RunDir(models.workplace(given)) if models.is_model(given) else RunDir.open(given)
+    tasks = {path.stem: Task.load(path) for path in run.task_files()}
     if chosen.json:
         output.emit({"tasks": {name: task.to_dict() for name, task in tasks.items()}})
         return
@@ -59,7 +61,7 @@ def _list(chosen: Options) -> None:
         for name, task in tasks.items()
     ]
     header = ("task", "reward", "method", "R^2", "rewarded steps")
-    output.table(f"tasks of {chosen.names[0]}", rows, header=header)
+    output.table(f"tasks of {given}", rows, header=header)
 
 
 def _mix(chosen: Options) -> None:

@@ -102,7 +102,8 @@ def _phase_two(loaded: Run, chosen: Options) -> None:
         if content["num_rewarded_steps"]
         else f"A {config.agent.algorithm} agent adapts to nothing"
     )
-    output.say(f"{adapted}; saved in {loaded.directory.phase_two}. Next: visr report {loaded.path}")
+    more = "" if loaded.model is not None else f" Next: visr report {loaded.path}"
+    output.say(f"{adapted}; saved in {loaded.directory.phase_two}.{more}")
 
 
 def _row(scores: Scores) -> tuple[str, ...]:
