@@ -225,6 +225,20 @@ def test_the_number_of_free_steps_matters_only_to_who_learns_from_them():
     assert one[2] != other[2]
 
 
+def test_ways_that_were_named_are_the_only_ones():
+    jobs = plan.make("beyond", only=["visr", "visr-rnd"], seeds=[0], ways=["relabelled"]).jobs[:5]
+    assert [(job.agent, job.phase, job.ways) for job in jobs] == [
+        ("visr", "train", ()),
+        ("visr", "evaluate", ()),
+        ("visr", "adapt", ("relabelled",)),
+        ("visr-rnd", "train", ()),
+        ("visr-rnd", "evaluate", ()),
+    ]
+    for suite, only in (("minatar", "visr"), ("beyond", "visr-plus")):
+        with pytest.raises(UserError, match="'rounds'"):
+            plan.make(suite, only=[only], ways=["rounds"])
+
+
 def test_all_together_with_more_features_is_an_agent_too():
     assert lineup.entry("visr-plus-d16").fields == {
         **lineup.entry("visr-plus").fields,

@@ -16,7 +16,7 @@ import tyro
 from visr.commands import options, output
 from visr.commands.plan_progress import progress
 from visr.errors import UserError, needing
-from visr.reproduce import estimate, plan
+from visr.reproduce import estimate, lineup, plan
 from visr.reproduce.ledger import Ledger, locked
 from visr.reproduce.runner import Observer, Runner
 
@@ -52,6 +52,8 @@ class Options:
     """Steps with rewards in the second phase."""
     free_steps: int = plan.Counts.free_steps
     """Plan beyond: reward-free steps, after pre-training, that the way `relabelled` learns from."""
+    ways: tuple[lineup.Way, ...] = ()
+    """Plan beyond: of the ways to spend the rewarded steps otherwise than the paper, these alone."""
     trials: int = plan.Counts.trials
     """Episodes that judge each way to act."""
     jobs: int = 1
@@ -67,7 +69,11 @@ class Options:
 def run(args: list[str]) -> int:
     """Do the plan, or tell what it would be."""
     chosen = options.parse(Options, args, "reproduce")
-    for name in ("only", "games"):  # such as an unset variable's: hardly a wish for everything
+    for name in (
+        "only",
+        "games",
+        "ways",
+    ):  # such as an unset variable's: hardly a wish for everything
         if f"--{name}" in args and not getattr(chosen, name):
             raise UserError(f"--{name} names nothing; name at least one, or leave it out.")
     wanted = _plan(chosen)
@@ -132,6 +138,7 @@ def _plan(chosen: Options) -> plan.Plan:
         chosen_games=chosen.games,
         seeds=chosen.seeds,
         num_steps=chosen.num_steps,
+        ways=chosen.ways,
         counts=plan.Counts(
             chosen.rewarded_steps, default.rewarded_episodes, chosen.trials, chosen.free_steps
         ),

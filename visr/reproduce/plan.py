@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -144,13 +144,19 @@ def make(
     seeds: Sequence[int] = (0, 1, 2),
     num_steps: int | None = None,
     counts: Counts | None = None,
+    ways: Sequence[lineup.Way] = (),
 ) -> Plan:
-    """The suite's plan, cut down; one seed of everything comes before the next seed."""
+    """The suite's plan, cut down; one seed of everything comes before the next seed.
+
+    `ways`, if any, are the only ones in which agents adapt beyond the paper's.
+    """
     if paper and suite != "atari":
         raise UserError(f"--paper is the plan of the paper's Atari experiments, not of {suite}.")
     preset = presets.get("atari" if paper else _PRESETS[suite])
     names = only or (PAPER_AGENTS if paper else AGENTS[suite])
     entries = [lineup.entry(name) for name in dict.fromkeys(names)]
+    if ways:
+        entries = _only_in(ways, suite, entries)
     ids = [_game(name, suite) for name in dict.fromkeys(chosen_games)] or list(_all_games(suite))
     counts = counts or counts_of(suite)
     if not seeds:
@@ -163,6 +169,20 @@ def make(
                 _refuse_aimless(suite, entry, config)
                 jobs += _jobs(suite, entry, config, counts)
     return Plan(suite, tuple(jobs))
+
+
+def _only_in(
+    ways: Sequence[lineup.Way], suite: Suite, entries: list[lineup.Entry]
+) -> list[lineup.Entry]:
+    """The agents, each with those of its ways."""
+    known = {way for entry in entries if suite == "beyond" for way in entry.ways}
+    for way in ways:
+        if way not in known:
+            raise UserError(
+                f"No agent of this plan adapts in the way {way!r}; leave it out, or take the plan beyond "
+                "with the agent visr, which does."
+            )
+    return [replace(e, ways=tuple(way for way in e.ways if way in ways)) for e in entries]
 
 
 def _jobs(suite: Suite, entry: lineup.Entry, config: RunConfig, counts: Counts) -> list[Job]:
