@@ -18,6 +18,7 @@ _ARROWS = {
     "disk": "errors",
     "config": "errors",
     "types": "",
+    "oversight": "",
     "ops": "errors",
     "run_dir": "config disk errors",
     "networks": "errors ops types",
@@ -32,28 +33,28 @@ _ARROWS = {
     "presets": "config errors",
     "baselines": "config disk envs errors networks ops run_dir tasks training types",
     "cluster": "agents config envs errors ops training types",
-    "pretraining": "agents baselines cluster config disk errors run_dir tasks training",
-    "finetuning": "agents config disk envs errors pretraining run_dir tasks training",
+    "pretraining": "agents baselines cluster config disk errors oversight run_dir tasks training",
+    "finetuning": "agents config disk envs errors oversight run_dir tasks training",
     "models": "config disk errors run_dir",
     "policy": "agents envs errors tasks",
     "exporting": "agents disk errors networks run_dir tasks",
-    "run": "agents config envs errors exporting finetuning models ops policy "
-    "pretraining run_dir tasks training types",
-    "api": "cluster config envs errors models policy presets pretraining run run_dir tasks",
+    "run": "agents config envs errors exporting finetuning models ops oversight policy "
+    "run_dir tasks training types",
+    "api": "cluster config envs errors models oversight policy presets pretraining run run_dir tasks",
     "explorer": "api config disk envs errors ops run_dir tasks",
     "bench": "agents api cluster config disk envs games ops "
     "presets pretraining report run_dir tasks training types",
     "reproduce": "agents api baselines cluster config disk envs errors finetuning games "
-    "presets pretraining run_dir tasks training",
+    "oversight presets pretraining run_dir tasks training",
     "commands": "api baselines bench config disk envs errors explorer finetuning "
-    "models presets pretraining report reproduce run_dir tasks",
-    "cli": "commands errors",
+    "models oversight presets pretraining report reproduce run_dir tasks",
+    "cli": "commands errors oversight",
     "__init__": "api errors",
     "__main__": "cli",
 }
 MAY_IMPORT = {room: set(others.split()) for room, others in _ARROWS.items()}
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
-LIGHT_ROOMS = {"errors", "config", "disk", "types", "run_dir", "presets", "cli"}
+LIGHT_ROOMS = {"errors", "config", "disk", "types", "run_dir", "oversight", "presets", "cli"}
 
 
 def room_of(path: Path) -> str:

@@ -10,6 +10,7 @@ from visr import config as configuration
 from visr import envs, models, presets, pretraining
 from visr.config import GRID, RunConfig
 from visr.errors import UserError
+from visr.oversight import Observer
 from visr.policy import Policy
 from visr.run import Run
 from visr.run_dir import RunDir
@@ -34,7 +35,7 @@ def pretrain(
     preset: str | None = None,
     out: str | Path | None = None,
     cluster: str | None = None,
-    observe: pretraining.Observer | None = None,
+    observe: Observer | None = None,
     **fields: Any,
 ) -> Run:
     """Pre-train without rewards and return the run; `fields` are any of the configuration's.
@@ -55,7 +56,7 @@ def resume(
     path: str | Path,
     *,
     cluster: str | None = None,
-    observe: pretraining.Observer | None = None,
+    observe: Observer | None = None,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the end it would have had."""
     return Run(pretraining.resume(path, observe=observe, cluster=cluster))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from visr.errors import UserError, one_line
+from visr.oversight import Stopped
 
 VERBS = {
     "pretrain": "learn without rewards in an environment",
@@ -38,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except UserError as error:
         return _refuse(str(error))
+    except Stopped as stop:
+        _say(str(stop))
+        return 128 + stop.signal_number
     except KeyboardInterrupt:
         _say("Interrupted.")
         return 130

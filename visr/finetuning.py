@@ -24,19 +24,22 @@ from visr.disk.files import read_json, write_json, write_tensors, writing
 from visr.disk.tables import append_rows, forget_rows_after
 from visr.envs.world import GridWorld
 from visr.errors import UserError
-from visr.pretraining import Observer, Status
+from visr.oversight import Observer, Status, Stopped, stop_requests
 from visr.run_dir import RunDir
 from visr.tasks import exact, families, protocol
 from visr.tasks.task import Task
 from visr.training import checkpoint, devices
 from visr.training.crew import spec_of
 from visr.training.finetune import FineTuner
+from visr.training.learner import within
 from visr.training.loop import new_agent
+from visr.training.relabelling import refuse_misfits
 
 FORMAT = 1
 _LOG_EVERY = 2_000
 _ANEW = "restore it from a copy, or fine-tune anew"
 _COLUMNS = ("loss", "reward", "return")
+_REPORTS = "reports."
 _FORESEEN = "foreseen"
 """The share of new rewards' variance that the reward's model foresaw."""
 
@@ -93,12 +96,14 @@ def start(
     _require_reward(config, task)
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
     plan = _Plan(settings, task, np.stack([task.w, *others]))
+    refuse_misfits(agent.psi, agent.spec, settings)
+    config = _as_tuned(config, agent)
     pretrained, agent = agent, beginning(agent, config, settings)
     RunDir(path).refuse_taken()
     with RunDir(path).locked():
         before = worth(agent, config, task)
         tuner = _tuner(agent, config, plan, pretrained)
-        run = RunDir.create(path, _as_tuned(config))
+        run = RunDir.create(path, config)
         try:
             plan.save(run)
             write_json(run.finetuned, _result(config, plan, tuner, before, None))
@@ -109,9 +114,9 @@ def start(
         return _train(run, config, plan, tuner, before, observe)
 
 
-def _as_tuned(config: RunConfig) -> RunConfig:
-    """Other tasks' policies were not trained along: none is to be consulted."""
-    return configuration.replace(config, gpi=False)
+def _as_tuned(config: RunConfig, agent: Visr) -> RunConfig:
+    """Other tasks' policies were not trained along: none is to be consulted. It goes on where it began."""
+    return configuration.replace(config, gpi=False, device=agent.device.type)
 
 
 def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
@@ -142,16 +147,26 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
     newest, tensors, counts = checkpoint.newest_sound(run)
     spec = spec_of(envs.make_vec(config, 1))
     agent = devices.prepared(Visr(config.agent, spec).requires_grad_(False), config.training)
+    refuse_misfits(agent.psi, spec, plan.settings)
     tuner = _tuner(agent, config, plan)
     with checkpoint.fitting(newest):
         tuner.load_state(tensors, counts)
+        reports = _reports(tensors)
     _restore_replay(run, tuner)
     run.set_aside_after(newest)
     run.forget_old_checkpoints()
     run.forget_old_replay(plan.settings.replay_steps)
     forget_rows_after(run.metrics, tuner.num_steps)
     checkpoint.warn_of_changed_tables(run, newest)
-    return _train(run, config, plan, tuner, before, observe)
+    return _train(run, config, plan, tuner, before, observe, reports)
+
+
+def _reports(tensors: dict[str, torch.Tensor]) -> Reports:
+    """What was not yet written when it was stopped."""
+    found = within(tensors, _REPORTS)
+    if any(values.ndim != 1 or not len(values) for values in found.values()):
+        raise ValueError("its reports are no lists")
+    return {name: values.tolist() for name, values in found.items()}
 
 
 def _restore_replay(run: RunDir, tuner: FineTuner) -> None:
@@ -235,28 +250,37 @@ def _train(
     tuner: FineTuner,
     before: Any,
     observe: Observer | None,
+    reports: Reports | None = None,
 ) -> RunDir:
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(devices.num_threads(config.training))
+    devices.keep_freed_memory()
     torch.set_flush_denormal(True)
     try:
-        _rounds(run, plan.settings, tuner, observe)
+        with devices.threads(config.training), stop_requests() as stop:
+            _rounds(run, plan.settings, tuner, observe, stop, reports or {})
     finally:
-        torch.set_num_threads(num_threads)
         torch.set_flush_denormal(False)
     after = worth(tuner.agent, config, plan.task)
     write_json(run.finetuned, _result(config, plan, tuner, before, after))
     return run
 
 
+Reports = dict[str, list[float]]
+"""Of the rounds since the last row of metrics.csv, by column."""
+
+
 def _rounds(
-    run: RunDir, settings: FinetuneConfig, tuner: FineTuner, observe: Observer | None
+    run: RunDir,
+    settings: FinetuneConfig,
+    tuner: FineTuner,
+    observe: Observer | None,
+    stop: list[int],
+    reports: Reports,
 ) -> None:
-    reports: list[dict[str, float]] = []
     columns = [*_COLUMNS, _FORESEEN] if settings.free_steps else list(_COLUMNS)
     while not tuner.is_done:
         then = tuner.num_steps
-        reports.append(tuner.round())
+        for name, value in tuner.round().items():
+            reports.setdefault(name, []).append(value)
         now = tuner.num_steps
         if observe and tuner.doing:
             observe(Status(now, settings.num_steps, {}, {}, note=tuner.doing))
@@ -264,13 +288,13 @@ def _rounds(
         # A row is written at every checkpoint, so that a resumed run averages over the same rounds.
         is_end = now > then and now >= settings.num_steps
         if is_due or is_end or now // _LOG_EVERY > then // _LOG_EVERY:
-            row = _means(reports)
+            row = {name: sum(values) / len(values) for name, values in reports.items()}
             append_rows(
                 run.metrics,
                 ["num_steps", *columns],
                 [[now, *(row.get(c, "nan") for c in columns)]],
             )
-            reports = []
+            reports = {}
             if observe:
                 observe(
                     Status(now, settings.num_steps, {}, {"mean_return": row.get("return", 0.0)})
@@ -278,18 +302,26 @@ def _rounds(
         if is_due or tuner.is_done:
             tuner.restart_forgetful_environments()
             _save(run, tuner)
+        if stop and not tuner.is_done:
+            raise _stopped(run, tuner, stop[0], reports)
 
 
-def _means(reports: list[dict[str, float]]) -> dict[str, float]:
-    columns = {c: [r[c] for r in reports if c in r] for c in (*_COLUMNS, _FORESEEN)}
-    return {c: sum(values) / len(values) for c, values in columns.items() if values}
+def _stopped(run: RunDir, tuner: FineTuner, signal_number: int, reports: Reports) -> Stopped:
+    """Keep all work where the environments permit it; else, and where none is done, what stands stands."""
+    if tuner.actor.remembers and tuner.num_steps:
+        _save(run, tuner, reports)
+    saved = int(checkpoint.newest(run).stem)
+    return Stopped(signal_number, saved, f"visr finetune --resume {run.path}")
 
 
-def _save(run: RunDir, tuner: FineTuner) -> None:
+def _save(run: RunDir, tuner: FineTuner, reports: Reports | None = None) -> None:
     """The replay's new piece first: a checkpoint must find all that came before it."""
     if piece := tuner.replay.take_new():
         write_tensors(run.replay_piece(tuner.num_steps), safetensors.torch.save(piece))
-    checkpoint.save(run, *tuner.state(), num_steps=tuner.num_steps)
+    tensors, counts = tuner.state()
+    for name, values in (reports or {}).items():
+        tensors[f"{_REPORTS}{name}"] = torch.tensor(values, dtype=torch.float64)
+    checkpoint.save(run, tensors, counts, num_steps=tuner.num_steps)
     run.forget_old_replay(tuner.settings.replay_steps)
 
 

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from visr.agents.diayn import Diayn
 from visr.agents.roster import Agent
@@ -17,6 +13,7 @@ from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
 from visr.disk.tables import append_rows, forget_rows_after, read_rows
 from visr.errors import UserError, needing
+from visr.oversight import Observer, Status, Stopped, stop_requests
 from visr.run_dir import RunDir
 from visr.tasks import families, portrait, recording, skills
 from visr.training import checkpoint
@@ -28,37 +25,6 @@ log = logging.getLogger("visr")
 
 _MOST_SETBACKS = 3
 """From one and the same checkpoint: then it is not bad luck."""
-
-
-@dataclass(frozen=True)
-class Status:
-    """What a progress display may want to know."""
-
-    num_steps: int
-    total_steps: int
-    metrics: dict[str, float]
-    evaluation: dict[str, float]
-    vitals: dict[str, float] = field(default_factory=dict)
-    """Of the cluster, if there is one."""
-    trouble: str = ""
-    """What is wrong with the numbers, in a few words."""
-    note: str = ""
-    """What goes on instead of steps."""
-
-
-Observer = Callable[[Status], None]
-
-
-class Stopped(Exception):
-    """Training was asked to stop, and did so cleanly."""
-
-    def __init__(self, signal_number: int, run: RunDir, saved_steps: int, where: str = "") -> None:
-        there = f" --cluster {where}" if where else ""
-        super().__init__(
-            f"Stopped; the run is saved as of step {saved_steps:,}. "
-            f"Go on with `visr pretrain --resume {run.path}{there}`."
-        )
-        self.signal_number = signal_number
 
 
 def start(
@@ -129,10 +95,10 @@ def _train_rainbow(run: RunDir, observe: Observer | None) -> None:
             observe(Status(num_steps, *known))
         return bool(stop)
 
-    with _stop_requests() as stop:
+    with stop_requests() as stop:
         if not training.train(run, config, watch):
             saved = [int(path.stem) for path in run.checkpoints()]
-            raise Stopped(stop[0], run, max(saved, default=0))
+            raise Stopped(stop[0], max(saved, default=0), _resumption(run))
 
 
 @contextlib.contextmanager
@@ -223,7 +189,7 @@ def _train(
 ) -> None:
     """Train to the end; a setback on the way costs what was learnt since the last checkpoint."""
     setbacks: list[int] = []
-    with _stop_requests() as stop, contextlib.closing(recorder):
+    with stop_requests() as stop, contextlib.closing(recorder):
         while not loop.is_done:
             try:
                 _go_on(run, loop, recorder, observe, stop)
@@ -287,7 +253,12 @@ def _stopped(run: RunDir, loop: TrainingLoop, recorder: Recorder, signal_number:
     if loop.remembers:
         _save(run, loop, recorder)
     saved = int(checkpoint.newest(run).stem)
-    return Stopped(signal_number, run, saved, loop.where)
+    return Stopped(signal_number, saved, _resumption(run, loop.where))
+
+
+def _resumption(run: RunDir, where: str = "") -> str:
+    """The command that goes on."""
+    return f"visr pretrain --resume {run.path}" + (f" --cluster {where}" if where else "")
 
 
 def _evaluate(
@@ -315,24 +286,3 @@ def _exact_scores(exact: families.Evaluator, agent: Agent) -> dict[str, float]:
 def _crossed(before: int, now: int, every: int) -> bool:
     """Whether a multiple of `every` lies in (before, now]."""
     return now // every > before // every
-
-
-@contextlib.contextmanager
-def _stop_requests() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM, so that a round can finish; a second Ctrl-C interrupts at once."""
-    requests: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield requests
-        return
-
-    def note(number: int, _frame: FrameType | None) -> None:
-        if requests and number == signal.SIGINT:
-            raise KeyboardInterrupt
-        requests.append(number)
-
-    previous = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield requests
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -20,8 +20,8 @@ from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
 from visr.envs.world import GridWorld
 from visr.errors import UserError, said
+from visr.oversight import Observer
 from visr.policy import Policy
-from visr.pretraining import Observer
 from visr.run_dir import RunDir, slug
 from visr.tasks import (
     exact,
@@ -267,7 +267,8 @@ class Run:
         else:
             others = [self._checked(other) for other in consult]
         arguments = (path, self.config, self.visr, task, others, chosen)
-        return Run(finetuning.start(*arguments, observe))
+        tuned = finetuning.start(*arguments, observe)
+        return Run(tuned, device=self.visr.device.type)
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; observations come as networks take them."""

@@ -18,6 +18,7 @@ from visr.cluster.loop import ClusterLoop
 from visr.config import GRID
 from visr.disk.tables import read_rows
 from visr.errors import UserError
+from visr.oversight import Status
 from visr.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.loop import Loop
@@ -67,7 +68,7 @@ def test_a_killed_learner_goes_on_from_the_last_checkpoint_and_nothing_is_counte
     alone = pretraining.start(tmp_path / "alone", config)
     killed: list[int] = []
 
-    def kill_once(status: pretraining.Status) -> None:
+    def kill_once(status: Status) -> None:
         if status.num_steps >= 12_800 and not killed:
             killed.append(loops[0].learners.pids[0])
             os.kill(killed[0], signal.SIGKILL)

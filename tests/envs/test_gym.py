@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
+from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode
 
 from visr import envs
@@ -119,13 +120,30 @@ def test_known_environments_become_a_state_or_a_vector(id: str, seen: Any, num_a
 
 def test_minigrids_image_and_direction_stand_side_by_side():
     env = known("MiniGrid-FourRooms-v0", 1)
-    inner, _ = known("MiniGrid-FourRooms-v0", 1).inner.reset(seed=4)
     observation, _ = env.reset(seed=4)
+    drawn = np_random(4)[0].integers(2**31, size=1).tolist()
+    inner, _ = known("MiniGrid-FourRooms-v0", 1).inner.reset(seed=drawn)
     direction = np.eye(4)[inner["direction"]]
     assert np.array_equal(observation, np.hstack([direction, inner["image"].reshape(1, -1)]))
     assert env.field_names[:4] == [f"direction_{k}" for k in range(4)]
     assert env.field_names[4] == "image_0"
     assert len(env.field_names) == env.single_observation_space.shape[0]  # pyright: ignore
+
+
+@pytest.mark.parametrize("id", ["CartPole-v1", "FrozenLake-v1", "MiniGrid-FourRooms-v0"])
+def test_neighbouring_seeds_share_no_episode(id: str):
+    """Games that judge must not be those that were learnt from."""
+    env = known(id, 8)
+    walks = []
+    for seed in (0, 1):
+        env.reset(seed=seed)
+        steps = [env.step(np.full(8, k % 2))[0].reshape(8, -1) for k in range(12)]
+        walks.append({walk.tobytes() for walk in np.stack(steps, axis=1)})
+    shared = walks[0] & walks[1]
+    assert len(shared) <= (
+        3 if id == "FrozenLake-v1" else 0
+    )  # whose sixteen cells leave little choice
+    env.close()
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

@@ -18,7 +18,7 @@ from visr.config import RunConfig
 from visr.envs.grid import GridVectorEnv
 from visr.envs.world import GridWorld
 from visr.errors import UserError
-from visr.tasks import protocol
+from visr.tasks import methods, protocol, sources
 from visr.tasks.episodes import Episode
 from visr.tasks.protocol import Rewarded, Scores
 from visr.training.loop import new_agent
@@ -66,12 +66,13 @@ def planted(agent: Visr, scale: float = 1.0) -> NDArray[np.float64]:
     return agent.phi(torch.arange(16)).numpy() @ (scale * W)
 
 
-def seen(reward: Any, scores: Any = (0.0,)) -> Rewarded:
-    """Steps whose features are the unit vectors in turn, and episodes with these scores."""
+def seen(reward: Any, scores: Any = (0.0,), cut: Any = ()) -> Rewarded:
+    """Steps whose features are the unit vectors in turn, and episodes with these scores, some cut short."""
     reward = np.asarray(reward, dtype=np.float32)
     phi = np.eye(3, dtype=np.float32)[np.arange(len(reward)) % 3]
     episodes = [
-        Episode(w=np.eye(3, dtype=np.float32)[i % 3], score=s) for i, s in enumerate(scores)
+        Episode(w=np.eye(3, dtype=np.float32)[i % 3], score=s, is_finished=i not in cut)
+        for i, s in enumerate(scores)
     ]
     return Rewarded(episodes, phi, reward, np.zeros(len(reward), dtype=np.intp))
 
@@ -179,12 +180,25 @@ def search(config: RunConfig) -> Any:
     return protocol.by_search(seen([1, 0, 0], scores=(0.0, 2.0)), config)
 
 
+def best_of_comparison(met: Rewarded, _: RunConfig) -> Any:
+    return methods.compare(sources.from_environment(met, clip=True)).answers["random search"]
+
+
 def test_search_takes_the_task_of_the_best_episode(config: RunConfig):
     task = protocol.by_search(seen([0, 3, 0], scores=(-5.0, 3.0, 2.0)), config)
     assert task.w.tolist() == [0, 1, 0]
     assert task.r_squared == pytest.approx(1)  # r is 3 e2 . phi
     assert (task.num_steps, task.num_rewarded) == (3, 1)
     assert "3 episodes, best return 3" in task.method
+
+
+@pytest.mark.parametrize("search", [protocol.by_search, best_of_comparison])
+def test_an_episode_that_was_cut_short_wins_nothing(config: RunConfig, search: Any):
+    """Where every step costs something, it would."""
+    met = seen([-1, -1, -1], scores=(-200.0, -150.0, -3.0), cut=[2])
+    assert search(met, config).w.tolist() == [0, 1, 0]
+    nobody_ended = seen([-1, -1, -1], scores=(-5.0, -4.0, -3.0), cut=[0, 1, 2])
+    assert search(nobody_ended, config).w.tolist() == [0, 0, 1]
 
 
 def test_search_looks_at_scores_and_not_at_regression(agent: Visr, config: RunConfig, pay: Any):

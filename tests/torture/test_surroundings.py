@@ -17,6 +17,7 @@ from visr import pretraining
 from visr.cli import main
 from visr.disk.files import read_json
 from visr.disk.tables import read_rows
+from visr.oversight import Status
 from visr.run_dir import RunDir
 
 ROOT = Path(__file__).parent.parent.parent
@@ -92,7 +93,7 @@ def test_files_removed_under_a_running_training_come_back_or_are_not_missed(
 ):
     run, seen = RunDir(tmp_path / "run"), []
 
-    def remove(status: pretraining.Status) -> None:
+    def remove(status: Status) -> None:
         seen.append(status.num_steps)
         if status.num_steps == 6_400:
             for path in (run.config_file, run.metrics, run.timing, run.evaluation):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,45 @@ def test_a_stopped_fine_tuning_ends_as_one_never_stopped(
     pretrained: visr.Run, task: Task, tmp_path: Path
 ):
     assert_a_stop_changes_nothing(pretrained, task, tmp_path, at=2_400, fields=SHORT)
+
+
+def test_one_that_is_asked_to_stop_keeps_what_it_has_done(
+    pretrained: visr.Run, task: Task, tmp_path: Path
+):
+    assert_a_stop_changes_nothing(pretrained, task, tmp_path, at=2_240, fields=SHORT, politely=True)
+
+
+def test_a_stop_on_the_command_line_says_how_to_go_on(
+    pretrained: visr.Run,
+    task: Task,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    task.save(tmp_path / "task.json")
+    rounds = FineTuner.round
+
+    def ask(self: FineTuner) -> dict[str, float]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return rounds(self)
+
+    words = ["finetune", str(pretrained.path), "--task", str(tmp_path / "task.json")]
+    with monkeypatch.context() as patch:
+        patch.setattr(FineTuner, "round", ask)
+        assert main([*words, "--out", str(tmp_path / "f"), "--num-steps", "800"]) == 130
+    said = capsys.readouterr().err
+    assert said.startswith("visr: Stopped; the run is saved as of step 160.")
+    advice = said.split("`visr ")[1].split("`")[0].split()
+    assert main(advice) == 0
+
+
+def test_it_goes_on_where_it_began(pretrained: visr.Run, task: Task, tmp_path: Path):
+    """Wherever the source was trained."""
+    elsewhere = configuration.replace(pretrained.config, device="cuda")
+    made = finetuning.start(
+        tmp_path / "f", elsewhere, pretrained.visr, task, [], FinetuneConfig(num_steps=160)
+    )
+    assert made.config().training.device == "cpu"
 
 
 def test_gpi_consults_the_other_saved_tasks_at_first(trained: Path, tmp_path: Path, task: Task):

@@ -18,6 +18,7 @@ import safetensors
 import torch
 
 from visr import pretraining
+from visr.oversight import Status
 from visr.run_dir import RunDir
 from visr.training import checkpoint
 
@@ -141,7 +142,7 @@ def test_worlds_that_cannot_be_saved_are_reset_at_checkpoints_and_so_resume_exac
     class Killed(Exception):
         pass
 
-    def kill(status: pretraining.Status) -> None:
+    def kill(status: Status) -> None:
         if status.num_steps >= kill_at:
             raise Killed
 

@@ -157,6 +157,23 @@ def test_a_stopped_one_gathers_the_same_again_and_ends_as_one_never_stopped(
     assert cut.finetuned.read_bytes() == done
 
 
+def test_one_that_is_asked_to_stop_while_it_catches_up_keeps_what_it_has_learnt(
+    pretrained: visr.Run, task: Task, tmp_path: Path
+):
+    fields = {**FREE, "free_updates": 200}  # more than one round's
+    assert_a_stop_changes_nothing(
+        pretrained, task, tmp_path, at=2_400, fields=fields, politely=True
+    )
+
+
+def test_what_cannot_be_learnt_from_is_refused_before_anything_is_played(
+    pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(finetuning, "worth", lambda *_: pytest.fail("played"))
+    with pytest.raises(UserError, match="sweep_steps = 9"):
+        pretrained.finetune(task, out=tmp_path / "f", num_steps=8, sweep_steps=9, free_steps=9)
+
+
 def test_it_learns_more_from_the_same_rewarded_steps(
     pretrained: visr.Run, task: Task, tmp_path: Path
 ):

@@ -52,7 +52,7 @@ class Options:
     rounds: int | None = None
     """Phase two: spend the rewarded steps in so many rounds of inference; by default 1, the paper's sweep."""
     seed: int | None = None
-    """Elsewhere: decides the episodes' beginnings and all random draws; by default 0."""
+    """Elsewhere: decides the episodes' beginnings and all random draws; by default 0, with a TASK 1."""
     clip_rewards: bool | None = None
     """Phase two: fit rewards clipped to [-1, 1]; by default as the run was configured."""
     device: str = "auto"

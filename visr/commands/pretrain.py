@@ -79,17 +79,13 @@ def run(args: list[str]) -> int:
 
     if chosen.resume is None:
         envs.trust(config.env)
-    try:
-        with output.training_progress() as observe, _quiet_threads():
-            if chosen.resume is not None:
-                processes = chosen.training.num_processes
-                directory = pretraining.resume(chosen.resume, processes, observe, chosen.where)
-            else:
-                path = api.default_path(config) if chosen.out is None else chosen.out
-                directory = pretraining.start(path, config, observe, chosen.where)
-    except pretraining.Stopped as stop:
-        output.say(f"visr: {stop}")
-        return 128 + stop.signal_number
+    with output.training_progress() as observe, _quiet_threads():
+        if chosen.resume is not None:
+            processes = chosen.training.num_processes
+            directory = pretraining.resume(chosen.resume, processes, observe, chosen.where)
+        else:
+            path = api.default_path(config) if chosen.out is None else chosen.out
+            directory = pretraining.start(path, config, observe, chosen.where)
     _show(directory, chosen.json)
     return 0
 

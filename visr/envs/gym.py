@@ -46,8 +46,13 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray, dict[str, Any]]:
         """Start a new episode everywhere."""
+        super().reset(seed=seed)
+        # By itself Gymnasium counts up from the seed, and episodes of neighbouring seeds would be the same.
+        seeds = None if seed is None else self.np_random.integers(2**31, size=self.num_envs)
         with guard.blaming(self._name):
-            observation, info = self.inner.reset(seed=seed, options=options)
+            observation, info = self.inner.reset(
+                seed=None if seeds is None else seeds.tolist(), options=options
+            )
             observation = self.convert(observation)
         self._check(observation)
         return observation, info

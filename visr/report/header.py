@@ -16,7 +16,7 @@ _KINDS = {"_gpi": "with GPI", "": "without GPI", "_planned": "planned on φ·w"}
 
 _TORSOS = {
     "auto": "chosen by the observations", "mlp": "MLP", "nature": "Nature DQN",
-    "nips": "Mnih et al. (2013)", "impala": "IMPALA residual",
+    "minatar": "Young and Tian (2019)", "nips": "Mnih et al. (2013)", "impala": "IMPALA residual",
 }  # fmt: skip
 
 

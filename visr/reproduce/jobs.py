@@ -19,7 +19,7 @@ from visr import pretraining
 from visr.config import BASELINES, RunConfig
 from visr.disk.files import write_json
 from visr.errors import UserError
-from visr.pretraining import Stopped
+from visr.oversight import Stopped
 from visr.reproduce.lineup import Way
 from visr.reproduce.plan import Counts
 from visr.run_dir import RunDir

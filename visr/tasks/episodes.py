@@ -127,6 +127,11 @@ def play(
     return stage.episodes
 
 
+def whole(episodes: list[Episode]) -> list[Episode]:
+    """Those whose score is of a whole episode; where none is, all of them are as good as one another."""
+    return [episode for episode in episodes if episode.is_finished] or episodes
+
+
 def _begin(
     stage: _Stage, tasks: Floats, choice: Choice, starts: NDArray[np.bool_], num_episodes: int
 ) -> None:

@@ -24,7 +24,7 @@ from visr.ops.posterior import Posterior, posterior_of
 from visr.ops.regression import RewardSums, explained
 from visr.ops.seeds import derived
 from visr.tasks import infer
-from visr.tasks.episodes import Choice, Episode, Moment, Player, play
+from visr.tasks.episodes import Choice, Episode, Moment, Player, play, whole
 from visr.tasks.task import Task
 
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
@@ -177,14 +177,18 @@ def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -
 
 
 def by_search(seen: Rewarded, config: RunConfig) -> Task:
-    """The task whose episodes had the highest mean return; mostly it has only one."""
+    """The task whose episodes had the highest mean return; mostly it has only one.
+
+    Episodes that the budget of steps cut short are left out: where rewards are costs, they would win.
+    """
     returns: dict[bytes, list[Episode]] = {}
-    for episode in seen.episodes:
+    judged = whole(seen.episodes)
+    for episode in judged:
         returns.setdefault(episode.w.tobytes(), []).append(episode)
     means = {key: float(np.mean([e.score for e in those])) for key, those in returns.items()}
     best = max(means, key=lambda key: means[key])
     w = returns[best][0].w.astype(np.float64)
-    num_tasks, num_episodes = len(means), len(seen.episodes)
+    num_tasks, num_episodes = len(means), len(judged)
     if num_tasks == num_episodes:
         method = f"random search over {num_episodes} episodes, best return {means[best]:g}"
     else:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from visr.agents.visr import Visr
 from visr.disk.files import reading
 from visr.errors import UserError
+from visr.tasks.episodes import whole
 from visr.tasks.methods import Answer, Comparison, Rewards
 from visr.tasks.protocol import Rewarded
 from visr.tasks.recording import Recording, RewardFunction
@@ -39,7 +40,7 @@ def is_general(reward: Any) -> bool:
 def from_environment(seen: Rewarded, clip: bool) -> Rewards:
     """The environment's own rewards, met in episodes that each pursued a task."""
     reward = np.clip(seen.reward, -1, 1) if clip else seen.reward
-    tried = [(episode.w.astype(np.float64), episode.score) for episode in seen.episodes]
+    tried = [(episode.w.astype(np.float64), episode.score) for episode in whole(seen.episodes)]
     return Rewards(seen.phi, reward.astype(np.float64), seen.episode, tried)
 
 

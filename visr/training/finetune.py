@@ -31,6 +31,8 @@ _WARM_UP = 2_000
 """Steps before the first update: enough to see in which unit rewards come."""
 _SMALLEST_UNIT = 0.1
 _LONGEST_GRADIENT = 10.0
+_AT_ONCE = 32
+"""Unrolls that pass phi together: all of a game's screens would not fit into memory."""
 _ACTOR = 4
 """Apart from the seeds of whoever judges: these games are learnt from."""
 
@@ -38,8 +40,9 @@ _ACTOR = 4
 class FineTuner:
     """Trains an agent's psi, read out at one w, on a scalar reward; phi and w stay as they are.
 
-    Rewards are divided by `unit`, the slope of r against phi . w, and `offset` takes up a constant, so that
-    the first Q is as near to the reward's as the features permit. From scratch the unit is 1.
+    Rewards are divided by `unit`, the slope of r against what psi sums along w, and `offset` takes up a
+    constant, so that the first Q is as near to the reward's as the features permit. From scratch the
+    unit is 1.
 
     With `free_steps` most of what Q learns from was met without rewards (`training.relabelling`).
     """
@@ -195,11 +198,13 @@ class FineTuner:
 
     @torch.no_grad()
     def _take_unit(self) -> None:
-        """r ~ unit * phi . w + rest, by least squares on what was met so far."""
+        """r ~ unit * c . w + rest, by least squares on what was met so far; c is what psi sums."""
         seen = self.replay.all()
         assert seen is not None
         happened = ~seen.is_reset
-        x = (self.agent.phi(seen.observation[1:].to(self._device)).cpu() @ self._w)[happened]
+        parts = (seen.part(i, i + _AT_ONCE) for i in range(0, seen.num_unrolls, _AT_ONCE))
+        sums = [self.agent.objective(self.agent.phi, p.to(self._device)).cumulant for p in parts]
+        x = (torch.cat([c.cpu() for c in sums], dim=1) @ self._w)[happened]
         r = self._clipped(seen.reward)[happened]
         spread = float((x - x.mean()).square().mean())
         slope = float(((x - x.mean()) * (r - r.mean())).mean()) / max(spread, 1e-12)

@@ -53,7 +53,6 @@ class Relabelled:
         settings: FinetuneConfig,
         clip: Callable[[Tensor], Tensor],
     ) -> None:
-        _refuse_misfits(psi, spec, settings)
         self._settings, self._clip, seed = settings, clip, settings.seed
         self._device = next(psi.parameters()).device
         acting = configuration.replace(
@@ -196,7 +195,10 @@ class Relabelled:
             raise ValueError(f"its lessons are {self._lessons}")
 
 
-def _refuse_misfits(psi: SuccessorFeatures, spec: EnvSpec, settings: FinetuneConfig) -> None:
+def refuse_misfits(psi: SuccessorFeatures, spec: EnvSpec, settings: FinetuneConfig) -> None:
+    """Free steps that this agent cannot learn from, or that memory cannot hold."""
+    if not settings.free_steps:
+        return
     if psi.memory_size:
         raise UserError(
             f"free_steps = {settings.free_steps:,} is for a psi without memory; fine-tune with 0, or "

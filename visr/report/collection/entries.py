@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -184,7 +185,13 @@ def _budget(run: Run) -> str:
     is_papers = run.env.startswith(ATARI) and phase.num_rewarded_episodes >= _EPISODES
     if phase.num_rewarded_steps <= 110_000 and (is_papers or phase.num_rewarded_steps >= 90_000):
         return "100k"
-    return short_count(float(f"{phase.num_rewarded_steps:.1g}"))
+    return short_count(_about(phase.num_rewarded_steps))
+
+
+def _about(count: int) -> float:
+    """To half a leading digit (20k, 25k, 30k): seeds of one budget meet a few steps more or less."""
+    unit = 10 ** math.floor(math.log10(max(count, 1)))
+    return round(2 * count / unit) / 2 * unit
 
 
 def _order(key: Key) -> tuple[object, ...]:

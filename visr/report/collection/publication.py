@@ -195,7 +195,7 @@ def _suite_summary(suite: Suite) -> dict[str, Any]:
                 "games_ahead": contest.games_ahead,
                 "verdict": contest.found.verdict,
             }
-            for contest in ours.contests(suite)
+            for contest in ours.contests(suite, (*ours.CLAIMS, *ours.BEYOND))
         ],
         "scores": {
             f"{entry.key.name}, {entry.key.num_steps} steps": entry.scores
