@@ -148,6 +148,10 @@ def resume(
 ) -> RunDir:
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
+    if run.finetune.is_file():
+        raise UserError(
+            f"{run.path} was made by `visr finetune`; `visr finetune --resume {run.path}` resumes it."
+        )
     with run.locked():
         if run.config().agent.algorithm in BASELINES:
             _baseline(run.config(), cluster)(run, observe)

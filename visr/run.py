@@ -60,7 +60,7 @@ class Run:
         spec = spec_of(envs.make_vec(self.config, num_envs=1))
         agent = roster.new(self.config.agent, spec).requires_grad_(False)
         self.num_steps = _restore(agent, run_dir, model)
-        """The age of the weights: steps of reward-free training."""
+        """The age of the weights: steps of reward-free training, or of fine-tuning if there was any."""
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
         self.world = GridWorld.from_config(self.config.grid) if self.config.env == GRID else None

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from visr import config as configuration
-from visr.config import RunConfig
+from visr.config import FinetuneConfig, RunConfig
 from visr.disk import locking, seal
 from visr.disk.files import read_json, reading, write_json, writing
 from visr.disk.tables import read_rows, rows_until
@@ -177,6 +177,18 @@ class RunDir:
             return configuration.from_dict(content.get("config"))
         except UserError as error:
             raise UserError(f"{self.config_file}: {error}") from None
+
+    def tuning(self) -> FinetuneConfig | None:
+        """How it was fine-tuned, if it was: its steps are rewarded ones, then."""
+        if not self.finetune.is_file():
+            return None
+        content = read_json(self.finetune)
+        try:
+            return configuration.finetune_settings(dict(content["settings"]))
+        except (KeyError, TypeError, ValueError, UserError) as error:
+            raise UserError(
+                f"{self.finetune} is damaged ({error}); restore it from a copy, or fine-tune anew."
+            ) from None
 
     def checkpoint(self, num_steps: int) -> Path:
         """Where the checkpoint of that age lives."""

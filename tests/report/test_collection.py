@@ -19,7 +19,7 @@ from tests.report.test_report import HOSTILE, MARKUP, Reader, png_chunks
 from tests.report.test_report import train as train_on_grid
 from tests.test_cli import visr
 from visr import config as configuration
-from visr import games, published, report
+from visr import games, presets, published, report
 from visr.bench.report import make_runs
 from visr.config import GRID, RunConfig
 from visr.disk.files import write_json
@@ -145,13 +145,56 @@ def test_a_run_s_score_is_its_first_condition(tmp_path: Path):
     [
         ({"features": "learned", "gpi": True}, "visr"),
         ({"features": "random", "gpi": False}, "rf-visr-no-gpi"),
-        ({"algorithm": "diayn", "num_skills": 50}, "diayn-50"),
+        ({"algorithm": "diayn", "num_skills": 50, "diayn_subtract_prior": True}, "diayn-50"),
+        ({"algorithm": "diayn", "num_skills": 5, "diayn_subtract_prior": False}, "diayn-5-log-q"),
+        ({"features": "learned", "gpi": True, "objective": "metra"}, "visr-metra"),
+        ({"features": "learned", "gpi": True, **presets.MINATAR_PLUS}, "visr-plus"),
+        (
+            {"features": "random", "gpi": True, "bonus": "rnd", "value_weight": 2.0},
+            "rf-visr-rnd-weighted",
+        ),
+        ({"algorithm": "rainbow", "rainbow_recipe": "data-efficient"}, "der"),
         ({"algorithm": "nsq"}, "nsq-10m"),
         ({"algorithm": "pos-nsq"}, "pos-nsq"),
     ],
 )
 def test_a_run_without_a_plan_is_named_by_its_configuration(agent: dict[str, Any], name: str):
     assert named_by(agent, 10_000_000) == name
+
+
+def test_our_own_claims_are_in_the_summary_too(tmp_path: Path):
+    for game in SMALL:
+        run = new_run(tmp_path, "visr-plus", game, 0)
+        play(run, regression=6.0, random=1.0)
+        adapted = {
+            **condition("relabelled", 9.0),
+            "num_rewarded_steps": 99_840,
+            "num_free_steps": 0,
+        }
+        content = {"format": 1, "env": game, "num_steps": STEPS, "conditions": [adapted]}
+        write_json(run.adapted, content)
+        play(new_run(tmp_path, "nsq-100k", game, 0), trained=2.0)
+    claims = [claim["better"] for claim in told(tmp_path)["suites"]["minatar"]["claims"]]
+    assert "VISR+, relabelled @100k" in claims
+
+
+def test_a_fine_tuned_run_is_no_line_of_a_table(tmp_path: Path):
+    run = new_run(tmp_path, "visr", SMALL[0], 0)
+    play(run, regression=6.0, random=1.0)
+    assert "GPI VISR @100k" in lines(tmp_path)
+    write_json(run.finetune, {"format": 1, "settings": {}})
+    assert not lines(tmp_path)
+    assert "fine-tuned" in runs.read(tmp_path)[0][0].state
+
+
+def test_additions_without_a_plan_are_no_line_of_the_paper_s(tmp_path: Path):
+    for number, fields in enumerate(({}, {"bonus": "rnd"}, {"bonus": "rnd", "objective": "metra"})):
+        config = configuration.replace(RunConfig(), env=SMALL[0], num_steps=STEPS, **fields)
+        play(RunDir.create(tmp_path / str(number), config), regression=float(number))
+    found = {name: entry.scores for name, entry in lines(tmp_path).items()}
+    assert found["GPI VISR @100k"] == {SMALL[0]: {0: 0.0}}
+    assert found["VISR + RND bonus @100k"] == {SMALL[0]: {0: 1.0}}
+    assert found["GPI VISR with metra, rnd @100k"] == {SMALL[0]: {0: 2.0}}
 
 
 def test_the_paper_s_table_stands_beside_ours(atari: Path):

@@ -179,6 +179,20 @@ def test_a_stop_on_the_command_line_says_how_to_go_on(
     assert main(advice) == 0
 
 
+def test_nobody_takes_it_for_pre_training(
+    pretrained: visr.Run, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    fine = pretrained.finetune(task, out=tmp_path / "f", num_steps=320)
+    assert main(["report", str(fine.path)]) == 0
+    page = (fine.path / "report" / "index.html").read_text()
+    assert "fine-tuned on one reward" in page
+    assert "not finished" not in page
+    assert "visr finetune RUN --task" in page
+    capsys.readouterr()
+    assert main(["pretrain", "--resume", str(fine.path)]) == 2
+    assert "visr finetune --resume" in capsys.readouterr().err
+
+
 def test_it_goes_on_where_it_began(pretrained: visr.Run, task: Task, tmp_path: Path):
     """Wherever the source was trained."""
     elsewhere = configuration.replace(pretrained.config, device="cuda")

@@ -121,7 +121,8 @@ def _row(scores: Scores) -> tuple[str, ...]:
 
 
 def _kind(loaded: Run) -> str:
-    return "rewarded" if loaded.config.agent.algorithm == "nsq" else "reward-free"
+    is_rewarded = loaded.config.agent.algorithm == "nsq" or loaded.directory.finetune.is_file()
+    return "rewarded" if is_rewarded else "reward-free"
 
 
 def _table(loaded: Run, rows: list[tuple[str, ...]]) -> None:

@@ -115,7 +115,8 @@ class Explored:
         stamps = [file.stat().st_mtime_ns for file in files if file.exists()]
         checkpoints = directory.checkpoints()
         newest = int(checkpoints[-1].stem) if checkpoints else self.run.num_steps
-        total = self.run.config.training.num_steps
+        tuning = directory.tuning()
+        total = (tuning or self.run.config.training).num_steps
         return {
             "num_steps": self.run.num_steps,
             "newest_steps": newest,

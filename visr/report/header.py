@@ -23,11 +23,12 @@ _TORSOS = {
 def html(record: Record, name: str) -> str:
     """The run's name, its headline numbers, and what made it what it is."""
     training, age = record.config.training, record.num_steps
-    done = f"{age:,} steps" if record.is_finished else f"{age:,} of {training.num_steps:,} steps"
+    done = f"{age:,} steps" if record.is_finished else f"{age:,} of {record.total_steps:,} steps"
+    how = "pre-trained without rewards" if record.tuning is None else "fine-tuned on one reward"
     if record.config.env.startswith(ATARI):
         done += f" ({age * record.config.atari.frame_skip:,} frames)"
     parts = [
-        f'<header>\n<p class="eyebrow">VISR, pre-trained without rewards</p>\n<h1>{text(name)}</h1>\n',
+        f'<header>\n<p class="eyebrow">VISR, {how}</p>\n<h1>{text(name)}</h1>\n',
         f'<p class="lead">{text(done)} in <code>{text(record.config.env)}</code>, '
         f"{record.config.agent.num_features} features, seed {training.seed}. {_told(record)}</p>\n",
     ]

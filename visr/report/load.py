@@ -14,7 +14,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError
 
-from visr.config import GRID, RunConfig
+from visr.config import GRID, FinetuneConfig, RunConfig
 from visr.disk import seal
 from visr.disk.files import read_json
 from visr.disk.tables import whole_lines
@@ -74,6 +74,8 @@ class Record:
     """Other ways than the paper's to spend the rewarded steps."""
     portrait: Portrait | None
     tasks: tuple[SavedTask, ...]
+    tuning: FinetuneConfig | None = None
+    """How it was fine-tuned, if it was."""
 
     @property
     def is_grid(self) -> bool:
@@ -94,7 +96,12 @@ class Record:
     @property
     def is_finished(self) -> bool:
         """Whether training reached the steps it was asked for."""
-        return self.num_steps >= self.config.training.num_steps
+        return self.num_steps >= self.total_steps
+
+    @property
+    def total_steps(self) -> int:
+        """Asked for: reward-free ones, or rewarded ones of a fine-tuning."""
+        return self.config.training.num_steps if self.tuning is None else self.tuning.num_steps
 
     @property
     def fraction_of_optimal(self) -> dict[str, float]:
@@ -125,6 +132,7 @@ def record(path: Path) -> Record:
         adapted=() if is_grid else phase_two.read_adapted(run.adapted, config.env),
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
+        tuning=run.tuning(),
     )
     _warn_of_changed_tables(run)  # after what cannot be read at all, which is one sentence
     return found

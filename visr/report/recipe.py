@@ -6,8 +6,9 @@ import dataclasses
 import shlex
 from typing import Any
 
-from visr.config import SECTIONS, RunConfig
+from visr.config import SECTIONS, FinetuneConfig, RunConfig
 from visr.report.load import Record, SavedTask
+from visr.run_dir import RunDir
 
 ENV_TASK = "env-regression"
 """The task that `infer --reward env` leaves in a run."""
@@ -15,6 +16,8 @@ ENV_TASK = "env-regression"
 
 def pretrain(record: Record) -> str:
     """The command that trains this run anew: the paper's numbers, and every field that differs."""
+    if record.tuning is not None:
+        return _finetune(record, record.tuning)
     words = ["visr", "pretrain", record.config.env, "--preset", "paper"]
     for name, (value, default) in fields(record.config).items():
         if value != default:
@@ -24,7 +27,18 @@ def pretrain(record: Record) -> str:
 
 def resume(record: Record) -> str:
     """Go on with training."""
+    if record.tuning is not None:
+        return shlex.join(["visr", "finetune", "--resume", str(record.path)])
     return shlex.join(["visr", "pretrain", "--resume", str(record.path), *_where(record)])
+
+
+def _finetune(record: Record, tuning: FinetuneConfig) -> str:
+    """The same of a fine-tuned run, which knows its task and no longer where it came from."""
+    words = ["visr", "finetune", "RUN", "--task", str(RunDir(record.path).task("task"))]
+    for name, value in vars(tuning).items():
+        if value != getattr(FinetuneConfig(), name):
+            words += _flag(name, value)
+    return shlex.join([*words, "--out", str(record.path)])
 
 
 def _where(record: Record) -> list[str]:

@@ -48,6 +48,7 @@ _UNREWARDED = {
 }
 _REWARDED = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow", "der": "DER"}
 _FEATURES = re.compile(r"(visr|visr-plus)-d(\d+)")
+_MIXED = re.compile(r"((?:rf-)?visr(?:-no-gpi)?)-([a-z-]+)")
 _DIAYN = re.compile(r"diayn-(\d+)(-log-q)?")
 _BUDGET = re.compile(r"(.+)-(\d+(?:\.\d+)?)([km]?)")
 
@@ -92,7 +93,13 @@ def adapted_name(agent: str) -> str | None:
     features = _FEATURES.fullmatch(agent)
     base = _ADDITIONS.get(features[1], "VISR") if features else ""
     wide = f"{base}, d = {features[2]}" if features else None
-    return _diayn_name(agent) or wide or (_ADAPTED | _ADDITIONS).get(agent)
+    return _diayn_name(agent) or wide or (_ADAPTED | _ADDITIONS).get(agent) or _mixed_name(agent)
+
+
+def _mixed_name(agent: str) -> str | None:
+    """Of a VISR with additions that no plan has by name."""
+    found = _MIXED.fullmatch(agent)
+    return f"{_ADAPTED[found[1]]} with {found[2].replace('-', ', ')}" if found else None
 
 
 def _diayn_name(agent: str) -> str | None:

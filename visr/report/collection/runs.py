@@ -43,6 +43,8 @@ class Run:
     online: Columns
     evaluation: Columns
     """Exact fractions of optimal, on grid worlds."""
+    is_finetuned: bool = False
+    """Tables are of pre-trained agents; what they make of rewarded steps in plans is `adapted`."""
 
     @property
     def is_finished(self) -> bool:
@@ -52,7 +54,7 @@ class Run:
     @property
     def has_score(self) -> bool:
         """Whether a table can take it: finished, and judged in the end."""
-        if not self.is_finished:
+        if self.is_finetuned or not self.is_finished:
             return False
         if self.env == GRID:
             return bool(self.evaluation)
@@ -61,6 +63,8 @@ class Run:
     @property
     def state(self) -> str:
         """In words."""
+        if self.is_finetuned:
+            return "fine-tuned on one reward, so it is no line of these tables"
         if not self.is_finished:
             return f"stopped at {self.age:,} of {self.num_steps:,} steps; its score is left out"
         if self.has_score:
@@ -131,6 +135,7 @@ def _run(path: Path, name: str) -> Run:
         adapted=() if is_grid else phase_two.read_adapted(run.adapted, env),
         online={} if is_grid else load.online(run.online),
         evaluation=evaluation,
+        is_finetuned=run.finetune.is_file(),
     )
 
 
@@ -166,10 +171,21 @@ def named_by(agent: dict[str, Any], num_steps: int) -> str:
     algorithm = str(agent.get("algorithm", "visr"))
     if algorithm == "visr":
         features = "rf-" if agent["features"] == "random" else ""
-        return f"{features}visr{'' if agent['gpi'] else '-no-gpi'}"
+        return f"{features}visr{'' if agent['gpi'] else '-no-gpi'}{_additions(agent)}"
     if algorithm == "diayn":
-        return f"diayn-{agent['num_skills']}"
+        return f"diayn-{agent['num_skills']}{'' if agent['diayn_subtract_prior'] else '-log-q'}"
+    if agent.get("rainbow_recipe") == "data-efficient" and algorithm == "rainbow":
+        return "der"
     return f"nsq-{short_count(num_steps).lower()}" if algorithm == "nsq" else algorithm
+
+
+def _additions(agent: dict[str, Any]) -> str:
+    """What goes beyond the paper's agent, in a plan's words; runs from before there was any have none."""
+    named = {"objective": "visr", "bonus": "none", "task_distribution": "uniform"}
+    found = [str(agent[k]) for k, off in named.items() if agent.get(k, off) != off]
+    if agent.get("value_weight"):
+        found.append("weighted")
+    return "-plus" if found == ["rnd", "visited", "weighted"] else "".join(f"-{f}" for f in found)
 
 
 def short_count(count: float) -> str:
