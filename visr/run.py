@@ -76,6 +76,11 @@ class Run:
         return self.agent
 
     @property
+    def adapts(self) -> bool:
+        """Whether it can be given a task: VISR infers one, DIAYN searches among its skills."""
+        return isinstance(self.agent, Visr | Diayn)
+
+    @property
     def path(self) -> Path:
         """Where the run lives; for a model, where what is made with it goes."""
         return self.directory.path

@@ -69,7 +69,17 @@ def test_what_could_not_be_measured_in_time_is_taken_from_its_like(
 def test_what_has_a_speed_of_its_own_is_measured_at_work(agent: str, phase: str):
     beyond = plan.make("beyond", only=[agent], chosen_games=["breakout"], seeds=[0])
     (job,) = (job for job in beyond.jobs if job.phase == phase)
-    assert 10 < jobs.probe(job.config, job.ways) < 10**6
+    assert 10 < jobs.probe(job.config, job.ways, job.counts) < 10**6
+
+
+def test_more_free_steps_take_longer():
+    def speed(free_steps: int) -> float:
+        counts = plan.Counts(rewarded_episodes=0, free_steps=free_steps)
+        made = plan.make("beyond", only=["visr-plus"], chosen_games=["breakout"], counts=counts)
+        job = next(job for job in made.jobs if job.phase == "adapt")
+        return jobs.probe(job.config, job.ways, job.counts)
+
+    assert speed(5_000_000) < speed(100_000) / 2
 
 
 def test_where_nothing_is_known_no_time_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -101,7 +101,8 @@ def test_chance_gives_way_to_q_from_scratch_only(
 
     monkeypatch.setattr(Actor, "collect", spy)
     for is_fresh in (True, False):
-        tuner(pretrained, task, from_scratch=is_fresh, exploration_steps=10**9)._act()
+        fields = {"from_scratch": True, "exploration_steps": 10**9} if is_fresh else {}
+        tuner(pretrained, task, **fields)._act()
     assert seen == [1.0, 0.05]
 
 

@@ -80,6 +80,9 @@ def run(args: list[str]) -> int:
         options.refuse(
             chosen, ("gamma",), f"does not apply: {loaded.config.env} has no exact values"
         )
+        if not loaded.adapts:
+            words = f"does not apply: a {loaded.config.agent.algorithm} agent adapts to nothing"
+            options.refuse(chosen, _OF_ADAPTING, words)
         if chosen.task is None and gpi is not None:
             raise UserError("--policy goes with a task; phase two acts as the run was configured.")
         trials.evaluate(loaded, chosen, gpi)
@@ -104,15 +107,8 @@ def _is_baseline(run: str) -> bool:
     return not models.is_model(run) and RunDir.open(run).config().agent.algorithm in BASELINES
 
 
-_OF_TASKS = (
-    "task",
-    "gamma",
-    "policy",
-    "rewarded_steps",
-    "rewarded_episodes",
-    "rounds",
-    "clip_rewards",
-)
+_OF_ADAPTING = ("rewarded_steps", "rewarded_episodes", "rounds", "clip_rewards")
+_OF_TASKS = ("task", "gamma", "policy", *_OF_ADAPTING)
 
 
 def task_file(loaded: Run, task: str) -> Path:

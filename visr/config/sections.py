@@ -314,7 +314,7 @@ class FinetuneConfig:
     free_steps: int = 0
     """Reward-free steps of the pre-trained agent to learn from as well, worth what a model says."""
     free_epsilon: float = 0.9
-    """In these, and in the sweep, every unroll draws its epsilon anew, up to this."""
+    """In these, and in the sweep, every round of unrolls draws its epsilon anew, up to this."""
     free_share: float = 0.5
     """Of every batch, the share that is such steps."""
     free_updates: int = 6_000

@@ -73,7 +73,27 @@ def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
             raise UserError(_unknown_field(name, names, "finetune"))
     settings = FinetuneConfig(**fields)
     _check_fields(settings)
+    _refuse_idle(settings)
     return settings
+
+
+def _refuse_idle(settings: FinetuneConfig) -> None:
+    """Settings that would do nothing beside the others."""
+    fresh, is_free = settings.from_scratch, settings.free_steps > 0
+    idle = {
+        "sweep_steps": "with from_scratch and no free_steps" if fresh and not is_free else "",
+        "gpi_steps": "with from_scratch or free_steps" if fresh or is_free else "",
+        "exploration_steps": ""
+        if fresh and not is_free
+        else "but from scratch, without free_steps",
+        **dict.fromkeys(
+            ("free_epsilon", "free_share", "free_updates"), "" if is_free else "without free_steps"
+        ),
+    }
+    for name, where in idle.items():
+        value = getattr(settings, name)
+        if where and value != getattr(FinetuneConfig, name):
+            raise UserError(f"{name} = {value} does nothing {where}; leave it out.")
 
 
 def trainable(config: RunConfig) -> RunConfig:

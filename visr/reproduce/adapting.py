@@ -75,8 +75,11 @@ def adapt(directory: RunDir, ways: Sequence[Way], counts: Counts) -> None:
     write_json(directory.adapted, content)
 
 
-def probe(config: RunConfig, ways: Sequence[Way], seconds: float) -> float:
-    """Steps per second, on average over the ways: inference acts, fine-tuning acts and learns."""
+def probe(config: RunConfig, ways: Sequence[Way], counts: Counts, seconds: float) -> float:
+    """Rewarded steps per second, on average over the ways: inference acts, fine-tuning acts and learns.
+
+    Free steps are acted, too, and cost what acting costs.
+    """
     spec = spec_of(envs.make_vec(config, 1))
     w = np.eye(config.agent.num_features)[:1]
     tuner = FineTuner(Visr(config.agent, spec), config, FinetuneConfig(), w[0], w, None)
@@ -89,19 +92,20 @@ def probe(config: RunConfig, ways: Sequence[Way], seconds: float) -> float:
             time.perf_counter() - start
         )
     to_infer, to_tune = (float(np.mean(of)) / _A_ROUND for of in (acting, learning))
-    to_tune /= _work({})
-    plans = [_PLANS[way] for way in ways]
-    return len(plans) / sum(
-        plan.inferring * to_infer + (1 - plan.inferring) * to_tune * _work(plan.settings(Counts()))
-        for plan in plans
-    )
+    to_tune /= _work(FinetuneConfig(), counts)
+    costs = []
+    for plan in (_PLANS[way] for way in ways):
+        settings = FinetuneConfig(**plan.settings(counts))
+        acted = plan.inferring + settings.free_steps / counts.rewarded_steps
+        learnt = (1 - plan.inferring) * _work(settings, counts)
+        costs.append(acted * to_infer + learnt * to_tune)
+    return len(costs) / sum(costs)
 
 
-def _work(settings: dict[str, Any]) -> float:
+def _work(settings: FinetuneConfig, counts: Counts) -> float:
     """Unrolls that a fine-tuning learns from per rewarded step."""
-    chosen = FinetuneConfig(**settings)
-    first = chosen.free_updates / Counts.rewarded_steps if chosen.free_steps else 0.0
-    return (chosen.updates_per_round / _A_ROUND + first) * chosen.batch_size
+    first = settings.free_updates / counts.rewarded_steps if settings.free_steps else 0.0
+    return (settings.updates_per_round / _A_ROUND + first) * settings.batch_size
 
 
 def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:

@@ -106,7 +106,12 @@ def _recorded(plan: Plan, ledger: Ledger, kind: _Kind) -> float | None:
 
 def _measured(job: Job) -> float | None:
     """Steps per second of a training begun for the purpose and thrown away."""
-    told = {"phase": "probe", "config": configuration.to_dict(job.config), "ways": job.ways}
+    told = {
+        "phase": "probe",
+        "config": configuration.to_dict(job.config),
+        "ways": job.ways,
+        "counts": vars(job.counts),
+    }
     process = start(told, stdout=subprocess.PIPE)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -66,12 +66,12 @@ def evaluate(run: RunDir, counts: Counts) -> None:
     phase_two.save(run, result, loaded.config, loaded.num_steps)
 
 
-def probe(config: RunConfig, ways: Sequence[Way]) -> float:
+def probe(config: RunConfig, ways: Sequence[Way], counts: Counts) -> float:
     """Steps per second of training after a round to warm up, or of adapting where ways are named."""
     if ways:
         from visr.reproduce.adapting import probe as probe_adapting
 
-        return probe_adapting(config, ways, _PROBE_SECONDS)
+        return probe_adapting(config, ways, counts, _PROBE_SECONDS)
     if config.agent.algorithm == "rainbow":
         from visr.baselines.rainbow.training import probe as probe_rainbow
 
@@ -121,7 +121,8 @@ def _main() -> int:
     try:
         if told["phase"] == "probe":
             config = configuration.from_dict(told["config"])
-            print(json.dumps({"steps_per_second": probe(config, told["ways"])}))
+            speed = probe(config, told["ways"], Counts(**told["counts"]))
+            print(json.dumps({"steps_per_second": speed}))
         else:
             carry_out(told)
     except UserError as error:

@@ -113,7 +113,10 @@ class Job:
 
     @property
     def config_hash(self) -> str:
-        """Of every choice that is not the default, so that new fields leave old plans alone."""
+        """Of every choice that is not the default, so that new fields leave old plans alone.
+
+        What fine-tuning does by default counts whole: a plan's ways stand on all of it.
+        """
         content: dict[str, Any] = {"config": _choices(self.config)}
         relabels = "relabelled" in self.ways
         if self.phase != "train":
