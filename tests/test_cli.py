@@ -20,6 +20,7 @@ import pytest
 
 from visr import config as configuration
 from visr import presets
+from visr.api import pretrain
 from visr.cli import main
 from visr.disk.files import read_json
 from visr.run_dir import RunDir
@@ -230,6 +231,17 @@ def test_evaluate_json_is_the_saved_evaluation(run: Path):
     assert answer["fraction_of_optimal"] == pytest.approx(fraction)
     assert set(answer["policy"]) <= {0, 1, 2, 3}
     assert len(answer["policy"]) == len(answer["values"]) == 100
+
+
+@pytest.mark.parametrize("option", ["--rounds", "--rewarded-steps", "--rewarded-episodes"])
+def test_who_adapts_to_nothing_is_not_asked_how(
+    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
+):
+    fields: dict[str, Any] = {"num_envs": 2, "unroll_length": 5, "batch_size": 1}
+    made = pretrain("CartPole-v1", out=tmp_path / "nsq", algorithm="nsq", num_steps=20, **fields)
+    capsys.readouterr()
+    assert main(["evaluate", str(made.path), option, "3"]) == 2
+    assert f"{option} does not apply: a nsq agent adapts to nothing" in capsys.readouterr().err
 
 
 def test_evaluate_without_a_task_scores_three_families(run: Path):
