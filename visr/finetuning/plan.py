@@ -1,0 +1,76 @@
+"""All that decides a fine-tuning: settings, the task, the tasks beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visr.config import GRID, FinetuneConfig, RunConfig
+from visr.disk.files import read_json, write_json
+from visr.errors import UserError
+from visr.run_dir import RunDir
+from visr.tasks.task import Task
+
+FORMAT = 1
+ANEW = "restore it from a copy, or fine-tune anew"
+TASK = "task"
+"""The name of the task within a fine-tuned run."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that decides a fine-tuning, as finetune.json holds it."""
+
+    settings: FinetuneConfig
+    task: Task
+    saved: NDArray[np.float64]
+    """[P, d], the tasks that GPI consults at first: w and the run's others."""
+
+    def save(self, run: RunDir) -> None:
+        """Into a new run, the task beside it."""
+        content = {
+            "format": FORMAT,
+            "settings": dataclasses.asdict(self.settings),
+            "saved": self.saved.tolist(),
+            "task": self.task.name,
+        }
+        write_json(run.finetune, content)
+        self.task.save(run.task(TASK))
+
+    @classmethod
+    def load(cls, run: RunDir) -> Plan:
+        """Of a fine-tuned run; what is damaged is a UserError."""
+        content, settings = read_json(run.finetune), run.tuning()
+        assert settings is not None  # as there is a file
+        task = Task.load(run.task(TASK))
+        try:
+            if content["format"] != FORMAT:
+                raise ValueError(f"its format is {content['format']!r}")
+            saved = np.asarray(content["saved"], dtype=np.float64)
+            if saved.ndim != 2 or saved.shape[1] != len(task.w) or not np.isfinite(saved).all():
+                raise ValueError("its saved tasks do not fit")
+        except (KeyError, OverflowError, TypeError, ValueError) as error:
+            raise UserError(f"{run.finetune} is damaged ({error}); {ANEW}.") from None
+        return cls(settings, task, saved)
+
+
+def is_alike(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    """Whether two w are the same but for rounding."""
+    return a.shape == b.shape and np.allclose(a, b, atol=1e-6)
+
+
+def require_reward(config: RunConfig, task: Task) -> None:
+    """On the grid the task itself must carry one, of this world."""
+    if config.env == GRID and task.reward is None:
+        raise UserError(
+            f"The task `{task.name}` carries no reward to learn from; infer it from one of the grid's own."
+        )
+    num_cells = config.grid.height * config.grid.width
+    if config.env == GRID and task.reward is not None and len(task.reward) != num_cells:
+        raise UserError(
+            f"The task `{task.name}` has a reward over {len(task.reward)} states and this world has "
+            f"{num_cells}; infer it with this run."
+        )
