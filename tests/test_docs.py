@@ -87,6 +87,9 @@ def smaller_plan(words: list[str]) -> list[str]:
     start = words.index("--only") + 1
     names = itertools.takewhile(lambda word: not word.startswith("--"), words[start:])
     words = [*words[:start], "uniform", *words[start + len(list(names)) :]]
+    if "--ways" in words:  # which it does not have
+        at = words.index("--ways")
+        words = [*words[:at], *words[at + 2 :]]
     return [*words, "--games", "breakout", "--rewarded-steps", "300", "--trials", "1"]
 
 
