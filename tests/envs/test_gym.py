@@ -10,7 +10,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode
 
 from visr import envs
@@ -121,8 +120,7 @@ def test_known_environments_become_a_state_or_a_vector(id: str, seen: Any, num_a
 def test_minigrids_image_and_direction_stand_side_by_side():
     env = known("MiniGrid-FourRooms-v0", 1)
     observation, _ = env.reset(seed=4)
-    drawn = np_random(4)[0].integers(2**31, size=1).tolist()
-    inner, _ = known("MiniGrid-FourRooms-v0", 1).inner.reset(seed=drawn)
+    inner, _ = known("MiniGrid-FourRooms-v0", 1).inner.reset(seed=gym.drawn_seeds(4, 1)[0])
     direction = np.eye(4)[inner["direction"]]
     assert np.array_equal(observation, np.hstack([direction, inner["image"].reshape(1, -1)]))
     assert env.field_names[:4] == [f"direction_{k}" for k in range(4)]

@@ -108,6 +108,17 @@ def test_random_search_takes_the_task_of_the_best_episode():
     assert search.r_squared == pytest.approx((best @ W) ** 2, abs=0.1)
 
 
+@pytest.mark.parametrize("reward", [np.ones(160), np.random.default_rng(5).normal(size=160)])
+def test_episodes_that_all_returned_the_same_recommend_nobody(reward: Any):
+    tried = [(w, 6.0) for w, _ in tasks()]
+    compared = methods.compare(rewards(features()[:160], reward, tried=tried))
+    assert compared.best == "random search"
+    (sentence,) = compared.words
+    assert sentence.startswith(
+        "Trust none of them: the 8 episodes that were tried returned the same"
+    )
+
+
 def test_one_episode_far_ahead_makes_random_search_certain_only_as_often_as_it_is_drawn():
     # with 2 episodes a resample lacks the better one in 1 of 4 cases
     better, worse = np.eye(4)[0], np.eye(4)[1]

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from visr import api, envs
+from visr import api, envs, presets
+from visr import config as configuration
 from visr.tasks import film, screens
 from visr.tasks.stage import Stage
 
@@ -29,6 +30,20 @@ def test_a_stage_plays_what_a_film_shows(run: api.Run):
         assert stage.picture is not None
         np.testing.assert_array_equal(screens.enlarged(stage.picture, screen.scale), frame.picture)
         stage.step()
+
+
+def test_the_twin_that_is_drawn_plays_the_same_episode():
+    config = configuration.replace(presets.for_environment("CartPole-v1"), env="CartPole-v1")
+    env, twin = envs.make_vec(config, 1), screens.RenderedTwin(config)
+    observation, _ = env.reset(seed=7)
+    twin.reset(observation, 7)
+    for _ in range(5):
+        action = np.array([1])
+        observation = env.step(action)[0]
+        twin.step(observation, action)
+        np.testing.assert_allclose(twin._twin.unwrapped.state, observation[0], rtol=1e-5)  # pyright: ignore
+    env.close()
+    twin.close()
 
 
 def test_values_and_features_are_those_of_the_agent(run: api.Run):

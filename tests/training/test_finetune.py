@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from visr.config import FinetuneConfig
 from visr.errors import UserError
 from visr.run_dir import RunDir
 from visr.tasks.task import Task
+from visr.training import checkpoint
 from visr.training.finetune import FineTuner
 from visr.training.unroll import Actor
 from visr.types import Unroll
@@ -187,11 +190,40 @@ def test_nobody_takes_it_for_pre_training(
     assert main(["report", str(fine.path)]) == 0
     page = (fine.path / "report" / "index.html").read_text()
     assert "fine-tuned on one reward" in page
+    assert "What it was worth" in page
+    assert "after 320 rewarded steps" in page
+    assert "8 unrolls of 20" in page
     assert "not finished" not in page
-    assert "visr finetune RUN --task" in page
+    assert "gone from the run" not in page
+    assert (fine.path / "report" / "training.png").is_file()
+    assert "finetune RUN --task" in re.sub("<.*?>", "", page)
     capsys.readouterr()
     assert main(["pretrain", "--resume", str(fine.path)]) == 2
     assert "visr finetune --resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("returns", torch.zeros(3)),
+        ("returns", torch.full((8,), math.nan)),
+        ("offset", torch.tensor(math.inf)),
+        ("reports.loss", torch.zeros(2, 2, dtype=torch.float64)),
+        ("reports.wormholes", torch.zeros(2, dtype=torch.float64)),
+    ],
+)
+def test_a_strangers_checkpoint_is_a_sentence(
+    pretrained: visr.Run, task: Task, tmp_path: Path, name: str, value: torch.Tensor
+):
+    made = pretrained.finetune(task, out=tmp_path / "f", num_steps=320).directory
+    newest = checkpoint.newest(made)
+    tensors, counts = checkpoint.load(newest)
+    checkpoint.save(made, tensors | {name: value}, counts, num_steps=int(newest.stem))
+    with pytest.raises(UserError, match="does not fit"):
+        finetuning.resume(made.path)
+    checkpoint.save(made, tensors, counts | {"num_steps": 160}, num_steps=int(newest.stem))
+    with pytest.raises(UserError, match="does not fit"):
+        finetuning.resume(made.path)
 
 
 def test_it_goes_on_where_it_began(pretrained: visr.Run, task: Task, tmp_path: Path):

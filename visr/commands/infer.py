@@ -49,7 +49,7 @@ class Options:
     episodes: int | None = None
     """With `env`: episodes with rewards at most; by default 50, the paper's."""
     steps: int | None = None
-    """With `env`: steps with rewards at most; by default 100,000, the paper's."""
+    """With `env`: steps with rewards, to within the ten games that play at once; by default 100,000."""
     seed: int | None = None
     """With `env`: decides the episodes' beginnings and all random draws; by default 0."""
     device: str = "auto"

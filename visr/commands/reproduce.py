@@ -94,12 +94,13 @@ def run(args: list[str]) -> int:
                     Runner(wanted, ledger, lock, chosen.jobs).run(observe)
                 else:
                     _elsewhere(wanted, ledger, chosen.cluster, chosen.jobs, observe)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
+            number = next(iter(stop.args), signal.SIGINT)
             done = sum(ledger.state(job) == "done" for job in wanted.jobs)
             output.say(
                 f"visr: Stopped; {done} of {len(wanted.jobs)} jobs are done. The same command goes on."
             )
-            return 128 + signal.SIGINT
+            return 128 + int(number)
     return _show_result(wanted, ledger, chosen)
 
 
@@ -149,8 +150,8 @@ def _plan(chosen: Options) -> plan.Plan:
 def _stops_like_ctrl_c() -> Iterator[None]:
     """SIGTERM, a scheduler's way to ask, ends the plan as Ctrl-C does: jobs save, the ledger knows."""
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt(number)
 
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:

@@ -90,6 +90,16 @@ def _refuse_idle(settings: FinetuneConfig) -> None:
             ("free_epsilon", "free_share", "free_updates"), "" if is_free else "without free_steps"
         ),
     }
+    if settings.sweep_steps and settings.sweep_steps >= settings.num_steps and not is_free:
+        raise UserError(
+            f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
+            "learn with; give fewer."
+        )
+    if is_free and settings.free_epsilon < settings.epsilon:
+        raise UserError(
+            f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}, the least of "
+            "those drawn; give more."
+        )
     for name, where in idle.items():
         value = getattr(settings, name)
         if where and value != getattr(FinetuneConfig, name):

@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.utils.seeding import np_random
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
@@ -26,6 +27,11 @@ _MOST_ACTIONS = 1_000
 _MOST_CHANNELS = 16
 Convert = Callable[[Any], NDArray]
 """A batch of observations as the environment gives them -> as networks take them."""
+
+
+def drawn_seeds(seed: int, num_envs: int) -> list[int]:
+    """A seed for each copy. By itself Gymnasium counts up, and neighbouring seeds would share episodes."""
+    return np_random(seed)[0].integers(2**31, size=num_envs).tolist()
 
 
 class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
@@ -47,12 +53,9 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     ) -> tuple[NDArray, dict[str, Any]]:
         """Start a new episode everywhere."""
         super().reset(seed=seed)
-        # By itself Gymnasium counts up from the seed, and episodes of neighbouring seeds would be the same.
-        seeds = None if seed is None else self.np_random.integers(2**31, size=self.num_envs)
+        seeds: Any = None if seed is None else drawn_seeds(seed, self.num_envs)
         with guard.blaming(self._name):
-            observation, info = self.inner.reset(
-                seed=None if seeds is None else seeds.tolist(), options=options
-            )
+            observation, info = self.inner.reset(seed=seeds, options=options)
             observation = self.convert(observation)
         self._check(observation)
         return observation, info

@@ -95,6 +95,8 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
     refuse_misfits(agent.psi, spec, plan.settings)
     tuner = _tuner(agent, config, plan)
     with checkpoint.fitting(newest):
+        if counts["num_steps"] != int(newest.stem):
+            raise ValueError("it is of another age")
         tuner.load_state(tensors, counts)
         reports = reports_in(tensors)
     restore_replay(run, tuner)

@@ -87,8 +87,11 @@ def save(run: RunDir, tuner: FineTuner, reports: Reports | None = None) -> None:
 def reports_in(tensors: dict[str, Tensor]) -> Reports:
     """What was not yet written when it was stopped."""
     found = within(tensors, _REPORTS)
-    if any(values.ndim != 1 or not len(values) for values in found.values()):
-        raise ValueError("its reports are no lists")
+    for name, values in found.items():
+        if name not in (*_COLUMNS, _FORESEEN):
+            raise ValueError(f"there is no report {name}")
+        if values.ndim != 1 or not len(values) or values.dtype != torch.float64:
+            raise ValueError(f"its report {name} is no list of numbers")
     return {name: values.tolist() for name, values in found.items()}
 
 

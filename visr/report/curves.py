@@ -15,6 +15,10 @@ METRICS = {
     "psi_spread": "Spread of ψ over states",
     "intrinsic_reward": "Intrinsic reward φ(s′)·w",
     "feature_concentration": "Concentration ‖mean φ‖",
+    "loss": "Error of Q",
+    "reward": "Reward a step",
+    "return": "Return of episodes",
+    "foreseen": "Rewards' variance foreseen",
 }
 _LOG_FROM = 20  # a loss that spans more than this factor is shown on a logarithmic axis
 _ROUND = [1, 2, 2.5, 5, 10]  # ticks at these times a power of ten
@@ -126,7 +130,7 @@ def marker_of(steps: Floats) -> str:
 def _is_logarithmic(name: str, y: Floats) -> bool:
     finite = y[np.isfinite(y)]
     return bool(
-        name == "psi_loss" and finite.size and finite.min() > 0
+        name in ("psi_loss", "loss") and finite.size and finite.min() > 0
         and finite.max() / finite.min() > _LOG_FROM
     )  # fmt: skip
 

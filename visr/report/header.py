@@ -30,7 +30,8 @@ def html(record: Record, name: str) -> str:
     parts = [
         f'<header>\n<p class="eyebrow">VISR, {how}</p>\n<h1>{text(name)}</h1>\n',
         f'<p class="lead">{text(done)} in <code>{text(record.config.env)}</code>, '
-        f"{record.config.agent.num_features} features, seed {training.seed}. {_told(record)}</p>\n",
+        f"{record.config.agent.num_features} features, "
+        f"seed {(record.tuning or training).seed}. {_told(record)}</p>\n",
     ]
     if not record.is_finished:
         parts.append(elements.note("This run is not finished; go on with", recipe.resume(record)))
@@ -113,6 +114,7 @@ def _score(condition: Condition, colour: str) -> str:
 
 def _facts(record: Record) -> str:
     agent, grid, training = record.config.agent, record.config.grid, record.config.training
+    learning = record.tuning or training
     sampling = "uniform" if agent.gpi_distribution == "uniform" else f"vMF, κ = {agent.gpi_kappa:g}"
     acting = f"GPI, {agent.gpi_samples} neighbours ({sampling})" if agent.gpi else "w's own policy"
     facts = {
@@ -121,10 +123,10 @@ def _facts(record: Record) -> str:
         "Features φ": f"{agent.num_features}, {agent.features}",
         "Acting": acting,
         "Discount γ": f"{agent.gamma:g}",
-        "Returns": f"{agent.n_step}-step",
+        "Returns": f"{(record.tuning or agent).n_step}-step",
         "Hidden layers": " + ".join(map(str, agent.hidden_sizes)) if _has_layers(record) else None,
         "Environments": None if record.is_grid else _environments(record),
-        "Batch": f"{training.batch_size} unrolls of {training.unroll_length}",
+        "Batch": f"{learning.batch_size} unrolls of {learning.unroll_length}",
         "Speed": _speed(record),
     }
     rows = [f"<div><dt>{k}</dt><dd>{text(v)}</dd></div>\n" for k, v in facts.items() if v]

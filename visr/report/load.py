@@ -20,8 +20,9 @@ from visr.disk.files import read_json
 from visr.disk.tables import whole_lines
 from visr.errors import UserError
 from visr.games import Game, by_id
-from visr.report import phase_two
+from visr.report import phase_two, tuning
 from visr.report.phase_two import Condition, PhaseTwo
+from visr.report.tuning import Tuned
 from visr.run_dir import RunDir, evaluation_of
 from visr.tasks.evaluation import Evaluation
 from visr.tasks.task import Task
@@ -76,6 +77,8 @@ class Record:
     tasks: tuple[SavedTask, ...]
     tuning: FinetuneConfig | None = None
     """How it was fine-tuned, if it was."""
+    tuned: Tuned | None = None
+    """And what that was worth."""
 
     @property
     def is_grid(self) -> bool:
@@ -133,6 +136,7 @@ def record(path: Path) -> Record:
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
         tuning=run.tuning(),
+        tuned=tuning.read(run.finetuned) if run.finetune.is_file() else None,
     )
     _warn_of_changed_tables(run)  # after what cannot be read at all, which is one sentence
     return found

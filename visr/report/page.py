@@ -44,6 +44,8 @@ def html(record: Record, pictures: Pictures) -> str:
     """The whole page; the same run makes the same page."""
     name = record.path.resolve().name
     sections = _grid if record.is_grid else _elsewhere
+    if record.tuned is not None:
+        sections = _tuned
     parts = [
         HEAD.format(title=text(f"{name} · VISR"), css=CSS),
         header.html(record, name),
@@ -63,6 +65,33 @@ def _grid(record: Record, pictures: Pictures) -> list[str]:
         _portrait(record, pictures),
         _training(record, pictures),
     ]
+
+
+def _tuned(record: Record, pictures: Pictures) -> list[str]:
+    """Where weights went on to change, for one task."""
+    return [
+        _worth(record),
+        (_tasks(record, pictures) if record.is_grid else played.tasks(record)),
+        _training(record, pictures),
+    ]
+
+
+def _worth(record: Record) -> str:
+    tuned = record.tuned
+    assert tuned is not None
+    start = "fresh weights" if tuned.from_scratch else "pre-trained ψ at w"
+    kind = "Fraction of optimal" if tuned.is_exact else "Mean score of 30 episodes"
+    rows = [[start, style.number(tuned.before, 3)]]
+    if tuned.after is not None:
+        rows.append([f"after {record.num_steps:,} rewarded steps", style.number(tuned.after, 3)])
+    besides = (
+        f" It learnt from {tuned.num_free_steps:,} reward-free steps besides."
+        if tuned.num_free_steps
+        else ""
+    )
+    words = f"Reinforcement learning on the reward of the task {tuned.task}.{besides}"
+    table = elements.table({"ψ": False, kind: True}, rows)
+    return elements.section("What it was worth", f"<p>{text(words)}</p>\n", table)
 
 
 def _elsewhere(record: Record, pictures: Pictures) -> list[str]:

@@ -98,6 +98,17 @@ def _portrait(record: Record, portrait: Portrait) -> dict[str, Picture]:
     }
 
 
+_PRETRAINING = (
+    "The squared error of ψ; how well visited states tell which w was pursued (1 would be "
+    "perfectly); and the length of φ's mean over visited states, where values near 1 would mean "
+    "that φ says the same everywhere."
+)
+_TUNING = (
+    "The squared error of Q; what a step was rewarded with; what whole episodes returned, where any ended; "
+    "and, with reward-free steps, how much of new rewards' variance the reward's model foresaw."
+)
+
+
 def _training(record: Record) -> Picture:
     last = {name: record.metrics[name][-1] for name in curves.METRICS if name in record.metrics}
     said = ", ".join(f"{name.replace('_', ' ')} {style.number(x, 3)}" for name, x in last.items())
@@ -106,9 +117,7 @@ def _training(record: Record) -> Picture:
         "training.png",
         style.png(curves.training(record.metrics, timing)),
         f"Training curves over steps. At the end: {said}.",
-        "The squared error of ψ; how well visited states tell which w was pursued (1 would be "
-        "perfectly); and the length of φ's mean over visited states, where values near 1 would mean "
-        "that φ says the same everywhere.",
+        _PRETRAINING if record.tuning is None else _TUNING,
     )
 
 

@@ -19,10 +19,23 @@ _CONSTANT = (
 
 
 def words(
-    answers: dict[str, Answer], best: str, total: RewardSums, num_episodes: int, is_constant: bool
+    answers: dict[str, Answer],
+    best: str,
+    total: RewardSums,
+    num_episodes: int,
+    is_constant: bool,
+    num_tied: int = 0,
 ) -> list[str]:
-    """What the numbers mean for somebody who wants a policy."""
+    """What the numbers mean for somebody who wants a policy.
+
+    `num_tied`: so many tasks were tried, and all returned the same.
+    """
     answer = answers[best]
+    if num_tied and best == "random search":
+        return [
+            f"Trust none of them: the {num_tied} episodes that were tried returned the same, and no fit "
+            "explains the reward, so this task is as good as any; give it more steps (--steps, --episodes)."
+        ]
     if is_constant:
         return [_CONSTANT, *_expected(answer)]
     words = []

@@ -105,7 +105,9 @@ def compare(rewards: Rewards) -> Comparison:
     best = _best(answers)
     total = sum(blocks[1:], blocks[0])
     num_episodes = len(np.unique(rewards.episode))
-    words = advice.words(answers, best, total, num_episodes, is_constant)
+    is_tie = len({score for _, score in rewards.tried}) == 1
+    num_tied = len(rewards.tried) if is_tie else 0
+    words = advice.words(answers, best, total, num_episodes, is_constant, num_tied)
     return Comparison(answers, best, total.num_steps, num_episodes, total.num_rewarded, words)
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from visr import envs
 from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.envs.atari import AtariGames
+from visr.envs.gym import drawn_seeds
 from visr.envs.world import GridWorld
 from visr.errors import UserError
 
@@ -80,7 +81,7 @@ class RenderedTwin:
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
         """The first picture."""
-        self._twin.reset(seed=seed)
+        self._twin.reset(seed=drawn_seeds(seed, 1)[0])
         return self._picture()
 
     def step(self, observation: NDArray, action: NDArray) -> Picture:

@@ -63,6 +63,8 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
         raise Damaged(f"{path} is damaged or cut short ({error})") from None
     if counts.pop("format", None) != FORMAT:
         raise UserError(f"{path} comes from another version of visr; use the one that wrote it.")
+    if not all(type(count) is int and count >= 0 for count in counts.values()):
+        raise Damaged(f"{path} is damaged: it counts {counts}")
     return tensors, counts
 
 

@@ -306,8 +306,15 @@ class FineTuner:
             self._offset.copy_(tensors["offset"])
         load_moments(self._optimiser, within(tensors, "adam."))
         self._random.set_state(tensors["random"])
-        self._unit, self._returns = float(tensors["unit"]), tensors["returns"]
+        self._unit, returns = float(tensors["unit"]), tensors["returns"]
         if not 0 < self._unit < math.inf:
             raise ValueError(f"its unit is {self._unit}")
+        if returns.shape != self._returns.shape or returns.dtype != self._returns.dtype:
+            raise ValueError("its returns are of other environments")
+        self._returns = returns
+        for name, tensor in tensors.items():
+            is_used = name == "returns" or name.startswith(("target.", "acting.", "offset"))
+            if is_used and not bool(tensor.isfinite().all()):
+                raise ValueError(f"{name} is not finite")
         if self.relabelled is not None:
             self.relabelled.load_state(within(tensors, "relabelled."))
