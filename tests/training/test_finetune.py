@@ -23,6 +23,7 @@ from visr.cli import main
 from visr.commands import finetune as command
 from visr.config import FinetuneConfig
 from visr.errors import UserError
+from visr.oversight import Stopped
 from visr.run_dir import RunDir
 from visr.tasks.task import Task
 from visr.training import checkpoint
@@ -181,6 +182,22 @@ def test_a_stop_on_the_command_line_says_how_to_go_on(
     assert said.startswith("visr: Stopped; the run is saved as of step 160.")
     advice = said.split("`visr ")[1].split("`")[0].split()
     assert main(advice) == 0
+
+
+def test_a_stop_while_the_run_is_made_leaves_a_whole_one(
+    pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    writes = finetuning.Plan.save
+
+    def ask(self: finetuning.Plan, run: RunDir) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        writes(self, run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuning.Plan, "save", ask)
+        with pytest.raises(Stopped, match="as of step 0"):
+            pretrained.finetune(task, out=tmp_path / "f", num_steps=160)
+    assert json.loads(finetuning.resume(tmp_path / "f").finetuned.read_text())["num_steps"] == 160
 
 
 def test_nobody_takes_it_for_pre_training(

@@ -17,7 +17,7 @@ from visr.config import GRID, FinetuneConfig, RunConfig
 from visr.disk.files import write_json
 from visr.disk.tables import forget_rows_after
 from visr.errors import UserError
-from visr.finetuning.driving import Reports, reports_in, restore_replay, rounds, save
+from visr.finetuning.driving import Reports, reports_in, restore_replay, rounds, save, stopped_at
 from visr.finetuning.judging import result, told_before, worth
 from visr.finetuning.plan import TASK, Plan, is_alike, require_reward
 from visr.oversight import Observer, stop_requests
@@ -52,14 +52,17 @@ def start(
     with RunDir(path).locked():
         before = worth(agent, config, task)
         tuner = _tuner(agent, config, plan, pretrained)
-        run = RunDir.create(path, config)
-        try:
-            plan.save(run)
-            write_json(run.finetuned, result(config, plan, tuner, before, None))
-            save(run, tuner)
-        except BaseException:  # a run without any checkpoint would only be in the way
-            shutil.rmtree(run.path, ignore_errors=True)
-            raise
+        with stop_requests() as stop:  # no half of a run, whoever asks
+            run = RunDir.create(path, config)
+            try:
+                plan.save(run)
+                write_json(run.finetuned, result(config, plan, tuner, before, None))
+                save(run, tuner)
+            except BaseException:  # a run without any checkpoint would only be in the way
+                shutil.rmtree(run.path, ignore_errors=True)
+                raise
+        if stop:
+            raise stopped_at(run, stop[0])
         return _train(run, config, plan, tuner, before, observe)
 
 

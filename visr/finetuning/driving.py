@@ -69,6 +69,11 @@ def _stopped(run: RunDir, tuner: FineTuner, signal_number: int, reports: Reports
     """Keep all work where the environments permit it; else, and where none is done, what stands stands."""
     if tuner.actor.remembers and tuner.num_steps:
         save(run, tuner, reports)
+    return stopped_at(run, signal_number)
+
+
+def stopped_at(run: RunDir, signal_number: int) -> Stopped:
+    """What to say of a run as it lies there."""
     saved = int(checkpoint.newest(run).stem)
     return Stopped(signal_number, saved, f"visr finetune --resume {run.path}")
 
