@@ -22,6 +22,7 @@ from visr import finetuning, pretraining
 from visr.cli import main
 from visr.commands import finetune as command
 from visr.config import FinetuneConfig
+from visr.disk.files import write_json
 from visr.errors import UserError
 from visr.oversight import Stopped
 from visr.run_dir import RunDir
@@ -214,6 +215,13 @@ def test_nobody_takes_it_for_pre_training(
     assert "gone from the run" not in page
     assert (fine.path / "report" / "training.png").is_file()
     assert "finetune RUN --task" in re.sub("<.*?>", "", page)
+    content = json.loads(fine.directory.finetuned.read_text())
+    write_json(fine.directory.finetuned, content | {"task": "<script>alert(1)</script>"})
+    assert main(["report", str(fine.path)]) == 0
+    assert "<script>alert" not in (fine.path / "report" / "index.html").read_text()
+    write_json(fine.directory.finetuned, content | {"before": {"fraction_of_optimal": "much"}})
+    assert main(["report", str(fine.path)]) == 2
+    write_json(fine.directory.finetuned, content)
     capsys.readouterr()
     assert main(["pretrain", "--resume", str(fine.path)]) == 2
     assert "visr finetune --resume" in capsys.readouterr().err

@@ -41,6 +41,8 @@ def html(record: Record, name: str) -> str:
 
 
 def _told(record: Record) -> str:
+    if record.tuned is not None:
+        return f"Its task is {text(record.tuned.task)}."
     count = len(record.tasks)
     judged = sum(saved.evaluation is not None for saved in record.tasks)
     if not count:
