@@ -82,15 +82,20 @@ def smaller(words: list[str]) -> list[str]:
 
 
 def smaller_plan(words: list[str]) -> list[str]:
-    """The same with the one agent that learns nothing, in one game; tests/reproduce do more."""
-    words = words if "--only" in words else [*words, "--only"]
-    start = words.index("--only") + 1
-    names = itertools.takewhile(lambda word: not word.startswith("--"), words[start:])
-    words = [*words[:start], "uniform", *words[start + len(list(names)) :]]
-    if "--ways" in words:  # which it does not have
-        at = words.index("--ways")
-        words = [*words[:at], *words[at + 2 :]]
-    return [*words, "--games", "breakout", "--rewarded-steps", "300", "--trials", "1"]
+    """The same with the one agent that learns nothing, one game and one seed; tests/reproduce do more."""
+    for option in ("--only", "--ways", "--seeds"):
+        words = without(option, words)
+    few = ["--only", "uniform", "--games", "breakout", "--seeds", "0"]
+    return [*words, *few, "--rewarded-steps", "300", "--trials", "1"]
+
+
+def without(option: str, words: list[str]) -> list[str]:
+    """The words but for an option and its values."""
+    if option not in words:
+        return words
+    start = words.index(option)
+    values = itertools.takewhile(lambda word: not word.startswith("--"), words[start + 1 :])
+    return [*words[:start], *words[start + 1 + len(list(values)) :]]
 
 
 @pytest.fixture(scope="module")
