@@ -148,7 +148,7 @@ def resume(
 ) -> RunDir:
     """Go on from a run's newest checkpoint, to the same end as if it had never stopped."""
     run = RunDir.open(path)
-    if run.finetune.is_file():
+    if run.is_finetuned:
         raise UserError(
             f"{run.path} was made by `visr finetune`; `visr finetune --resume {run.path}` resumes it."
         )

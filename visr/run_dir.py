@@ -178,9 +178,14 @@ class RunDir:
         except UserError as error:
             raise UserError(f"{self.config_file}: {error}") from None
 
+    @property
+    def is_finetuned(self) -> bool:
+        """Whether it went on from another run, for one reward: its steps are rewarded ones, then."""
+        return self.finetune.is_file()
+
     def tuning(self) -> FinetuneConfig | None:
-        """How it was fine-tuned, if it was: its steps are rewarded ones, then."""
-        if not self.finetune.is_file():
+        """How it was fine-tuned, if it was."""
+        if not self.is_finetuned:
             return None
         content = read_json(self.finetune)
         try:

@@ -69,11 +69,8 @@ class Options:
 def run(args: list[str]) -> int:
     """Do the plan, or tell what it would be."""
     chosen = options.parse(Options, args, "reproduce")
-    for name in (
-        "only",
-        "games",
-        "ways",
-    ):  # such as an unset variable's: hardly a wish for everything
+    # An empty list is such as an unset variable's: hardly a wish for everything.
+    for name in ("only", "games", "ways"):
         if f"--{name}" in args and not getattr(chosen, name):
             raise UserError(f"--{name} names nothing; name at least one, or leave it out.")
     wanted = _plan(chosen)

@@ -121,7 +121,7 @@ def _row(scores: Scores) -> tuple[str, ...]:
 
 
 def _kind(loaded: Run) -> str:
-    is_rewarded = loaded.config.agent.algorithm == "nsq" or loaded.directory.finetune.is_file()
+    is_rewarded = loaded.config.agent.algorithm == "nsq" or loaded.directory.is_finetuned
     return "rewarded" if is_rewarded else "reward-free"
 
 

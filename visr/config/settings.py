@@ -73,6 +73,7 @@ def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
             raise UserError(_unknown_field(name, names, "finetune"))
     settings = FinetuneConfig(**fields)
     _check_fields(settings)
+    _refuse_contradictions(settings)
     _refuse_idle(settings)
     return settings
 
@@ -80,17 +81,27 @@ def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
 def _refuse_idle(settings: FinetuneConfig) -> None:
     """Settings that would do nothing beside the others."""
     fresh, is_free = settings.from_scratch, settings.free_steps > 0
-    idle = {
-        "sweep_steps": "with from_scratch and no free_steps" if fresh and not is_free else "",
-        "gpi_steps": "with from_scratch or free_steps" if fresh or is_free else "",
-        "exploration_steps": ""
-        if fresh and not is_free
-        else "but from scratch, without free_steps",
-        **dict.fromkeys(
-            ("free_epsilon", "free_share", "free_updates"), "" if is_free else "without free_steps"
-        ),
-    }
-    if settings.sweep_steps and settings.sweep_steps >= settings.num_steps and not is_free:
+    idle: dict[str, str] = {}
+    if not is_free:
+        free = ("free_epsilon", "free_share", "free_updates")
+        idle |= dict.fromkeys(free, "without free_steps")
+    if fresh and not is_free:
+        idle["sweep_steps"] = "with from_scratch and no free_steps"
+    else:
+        idle["exploration_steps"] = "but from scratch, without free_steps"
+    if fresh or is_free:
+        idle["gpi_steps"] = "with from_scratch or free_steps"
+    for name, where in idle.items():
+        value = getattr(settings, name)
+        if value != getattr(FinetuneConfig, name):
+            raise UserError(f"{name} = {value} does nothing {where}; leave it out.")
+
+
+def _refuse_contradictions(settings: FinetuneConfig) -> None:
+    """Settings that leave no room for others."""
+    is_free = settings.free_steps > 0
+    most = settings.num_steps if is_free else settings.num_steps - 1
+    if settings.sweep_steps > most:
         raise UserError(
             f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
             "learn with; give fewer."
@@ -100,10 +111,6 @@ def _refuse_idle(settings: FinetuneConfig) -> None:
             f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}, the least of "
             "those drawn; give more."
         )
-    for name, where in idle.items():
-        value = getattr(settings, name)
-        if where and value != getattr(FinetuneConfig, name):
-            raise UserError(f"{name} = {value} does nothing {where}; leave it out.")
 
 
 def trainable(config: RunConfig) -> RunConfig:

@@ -74,7 +74,7 @@ def _as_tuned(config: RunConfig, agent: Visr) -> RunConfig:
 def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
     """Go on from the newest checkpoint, to the same end as if never stopped."""
     run = RunDir.open(path)
-    if not run.finetune.is_file():
+    if not run.is_finetuned:
         raise UserError(
             f"{run.path} was not made by `visr finetune`; `visr pretrain --resume` resumes it."
         )

@@ -136,7 +136,7 @@ def record(path: Path) -> Record:
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
         tuning=run.tuning(),
-        tuned=tuning.read(run.finetuned) if run.finetune.is_file() else None,
+        tuned=tuning.read(run.finetuned) if run.is_finetuned else None,
     )
     _warn_of_changed_tables(run)  # after what cannot be read at all, which is one sentence
     return found

@@ -204,11 +204,6 @@ def refuse_misfits(psi: SuccessorFeatures, spec: EnvSpec, settings: FinetuneConf
             f"free_steps = {settings.free_steps:,} is for a psi without memory; fine-tune with 0, or "
             "pre-train with --core none."
         )
-    if settings.sweep_steps > settings.num_steps:
-        raise UserError(
-            f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
-            "learn with; give fewer."
-        )
     space, length = spec.observation_space, settings.unroll_length
     seen = float(np.prod(space.shape or ())) * np.dtype(space.dtype).itemsize
     one = (seen * (length + 1) + _PER_UNROLL) / length + _PER_STEP

@@ -135,7 +135,7 @@ def _run(path: Path, name: str) -> Run:
         adapted=() if is_grid else phase_two.read_adapted(run.adapted, env),
         online={} if is_grid else load.online(run.online),
         evaluation=evaluation,
-        is_finetuned=run.finetune.is_file(),
+        is_finetuned=run.is_finetuned,
     )
 
 
