@@ -68,14 +68,14 @@ SEED ?= 0
 MINUTES ?= 60
 
 torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), play 10,000 episodes, then train for an hour (MINUTES=)
-	$(BIN)/python -m tests.torture.kills --kills $(KILLS) --seed $(SEED)
-	$(BIN)/python -m tests.torture.damage --seed $(SEED)
-	$(BIN)/python -m tests.torture.episodes
-	$(BIN)/python -m tests.torture.soak --minutes $(MINUTES)
-	$(BIN)/python -m tests.torture.soak --minutes $(MINUTES) --env ALE/Breakout-v5 --preset atari-small
+	$(BIN)/python -m tests.robustness.torture.kills --kills $(KILLS) --seed $(SEED)
+	$(BIN)/python -m tests.robustness.torture.damage --seed $(SEED)
+	$(BIN)/python -m tests.robustness.torture.episodes
+	$(BIN)/python -m tests.robustness.torture.soak --minutes $(MINUTES)
+	$(BIN)/python -m tests.robustness.torture.soak --minutes $(MINUTES) --env ALE/Breakout-v5 --preset atari-small
 
 fuzz: $(STAMP) ## feed 120,000 odd inputs to every parser and to the explorer's websocket (a few minutes)
-	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),120000) --seed $(or $(SEED),0)
+	$(BIN)/python -m tests.robustness.fuzz --inputs $(or $(INPUTS),120000) --seed $(or $(SEED),0)
 
 audit: $(STAMP) ## compare the pinned versions with published vulnerabilities (needs the network)
 	@$(BIN)/python -m pip install --quiet --quiet pip-audit

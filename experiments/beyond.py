@@ -19,8 +19,8 @@ from sys import executable
 
 import numpy as np
 
-from visr import statistics
-from visr.run_dir import RunDir
+from visr.paper.suite import statistics
+from visr.storage.run_dir import RunDir
 
 # name -> command-line fields; each departs from the preset `demo` in one thing
 VARIANTS: dict[str, list[str]] = {

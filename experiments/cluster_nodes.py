@@ -14,10 +14,10 @@ import json
 from pathlib import Path
 
 from visr import config as configuration
-from visr import presets, pretraining
-from visr.cluster import probe
-from visr.config import RunConfig
-from visr.run_dir import RunDir
+from visr import pretraining
+from visr.cluster import latency
+from visr.config import RunConfig, presets
+from visr.storage.run_dir import RunDir
 
 _APART = {"num_actor_groups": 4, "max_staleness": 8}
 _WAYS: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
@@ -60,7 +60,7 @@ def _trained(
 ) -> dict[str, float]:
     config = configuration.replace(config, **fields)
     if not path.exists():
-        with probe.nodes(*nodes) if nodes else contextlib.nullcontext():
+        with latency.nodes(*nodes) if nodes else contextlib.nullcontext():
             pretraining.start(path, config, cluster="auto" if nodes else None)
     run = RunDir.open(path)
     row, vitals = run.last_row(run.evaluation), run.last_row(run.vitals)

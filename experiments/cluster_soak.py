@@ -22,8 +22,8 @@ import time
 import uuid
 from pathlib import Path
 
-from visr.disk.tables import read_rows
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import read_rows
 
 _MARK = "VISR_SOAK"
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 
 import visr
-from visr import finetuning
 from visr.config import FinetuneConfig
-from visr.disk.tables import append_rows
-from visr.tasks import families
-from visr.training.finetune import FineTuner
+from visr.evaluation import grid_benchmark
+from visr.finetuning import run as finetuning
+from visr.finetuning.q_learner import FineTuner
+from visr.storage.tables import append_rows
 
 RELABELLING = {"learning_rate": 1e-3, "sweep_steps": 2_000, "free_updates": 3_000}
 AT = (0, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
@@ -58,7 +58,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     run = visr.load(options.run)
-    rewards = families.Evaluator(run.config).families
+    rewards = grid_benchmark.Evaluator(run.config).families
     for family in options.families:
         for i, reward in enumerate(rewards[family][: options.num_tasks]):
             for from_scratch in (True,) if options.free_steps else (False, True):

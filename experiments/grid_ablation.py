@@ -17,9 +17,9 @@ from sys import executable
 
 from matplotlib.figure import Figure
 
-from visr import presets
-from visr.disk.files import write_bytes
-from visr.run_dir import RunDir
+from visr.config import presets
+from visr.storage.files import write_bytes
+from visr.storage.run_dir import RunDir
 
 # name -> command-line fields; each departs from the preset `demo` in one thing
 VARIANTS: dict[str, list[str]] = {

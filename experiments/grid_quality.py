@@ -13,7 +13,7 @@ import csv
 from pathlib import Path
 
 import visr
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
 
 FAMILIES = ("span", "boxes", "goals")
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import visr
 from visr import config as configuration
-from visr import models, presets
-from visr.tasks import phase_two
+from visr.config import presets
+from visr.evaluation import rewarded_phase
+from visr.storage import pretrained_models
 
 
 def recipe(config: configuration.RunConfig, preset: str) -> str:
@@ -39,7 +40,7 @@ def scores(run: visr.Run, name: str) -> dict[str, Any]:
     if run.world is not None:
         measured = {k: round(v, 3) for k, v in run.evaluate_families().items()}
         return {"fraction_of_optimal": measured, "command": f"visr evaluate pretrained:{name}"}
-    result = phase_two.to_dict(run.phase_two(), run.config, run.num_steps)
+    result = rewarded_phase.to_dict(run.phase_two(), run.config, run.num_steps)
     means = {c["name"]: round(c["mean"], 2) for c in result["conditions"]}
     return {"mean_score_of_30_episodes": means, "command": f"visr evaluate pretrained:{name}"}
 
@@ -61,8 +62,8 @@ def main() -> None:
         f'--preset {options.preset} --precision {options.precision} --about "{options.about}"',
     ]
 
-    def card(measured: dict[str, Any]) -> models.Card:
-        return models.Card(
+    def card(measured: dict[str, Any]) -> pretrained_models.Card:
+        return pretrained_models.Card(
             name=options.name,
             about=options.about,
             num_steps=run.num_steps,
@@ -73,8 +74,10 @@ def main() -> None:
             config=run.config,
         )
 
-    models.pack(card({}), tensors)
-    path = models.pack(card(scores(visr.load(f"pretrained:{options.name}"), options.name)), tensors)
+    pretrained_models.pack(card({}), tensors)
+    path = pretrained_models.pack(
+        card(scores(visr.load(f"pretrained:{options.name}"), options.name)), tensors
+    )
     print(f"{path}: {path.stat().st_size:,} bytes")
 
 

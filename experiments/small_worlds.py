@@ -16,7 +16,7 @@ from typing import Any
 
 import visr
 from visr.errors import UserError
-from visr.tasks import protocol
+from visr.evaluation import two_phase
 
 NUM_STEPS = 100_000
 COLUMNS: tuple[str, ...] = (
@@ -50,7 +50,7 @@ def scored(run: visr.Run, seed: int) -> list[dict[str, Any]]:
             r_squared[method] = f"{answer.r_squared:.4f}"
     except UserError as error:
         print(run.config.env, seed, error, flush=True)
-    for score in protocol.judge(run.agent, run.config, tasks, seed=seed + 1):
+    for score in two_phase.judge(run.agent, run.config, tasks, seed=seed + 1):
         rows.append(
             {
                 "env": run.config.env,

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from visr import config as configuration
-from visr import presets
-from visr.config import RunConfig
+from visr.config import RunConfig, presets
 
 RAY = ("cluster", "test_docs.py", "test_readme.py", "test_reproduce.py")
 """Only one Ray may run on a machine if tests ask for the one that runs there."""

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from tests.test_cli import visr
-from visr.disk.files import read_json
-from visr.run_dir import RunDir
-from visr.tasks.task import Task
+from visr.storage.files import read_json
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
 
 TINY = (

@@ -13,9 +13,9 @@ import pytest
 import visr as library
 from tests.test_cli import visr
 from visr.cli import main
-from visr.disk.files import read_json
-from visr.run_dir import RunDir
-from visr.tasks.task import Task
+from visr.storage.files import read_json
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir
 
 TINY = (
     *("--preset", "atari-small", "--num-steps", "320", "--num-envs", "5", "--num-threads", "1"),

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 from visr import config as configuration
-from visr import presets
 from visr.api import pretrain
 from visr.cli import main
-from visr.disk.files import read_json
-from visr.run_dir import RunDir
-from visr.tasks import shelf
+from visr.config import presets
+from visr.storage import task_store
+from visr.storage.files import read_json
+from visr.storage.run_dir import RunDir
 
 VERBS = (
     "pretrain",
@@ -356,7 +356,7 @@ def test_ctrl_c_outside_training_is_130(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_names_of_tasks_are_plain_file_names(text: str, name: str):
-    assert shelf.slug(text) == name
+    assert task_store.slug(text) == name
 
 
 def shell(

@@ -13,15 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from visr import config as configuration
-from visr import presets
-from visr.config import (
-    AgentConfig,
-    GridConfig,
-    InferenceConfig,
-    RunConfig,
-    TrainingConfig,
-    sections,
-)
+from visr.config import AgentConfig, GridConfig, InferenceConfig, RunConfig, TrainingConfig, presets
+from visr.config import fields as sections
 from visr.errors import UserError
 
 PAPER = configuration.to_dict(RunConfig())

@@ -69,7 +69,7 @@ def smaller(words: list[str]) -> list[str]:
         free = ["--free-steps", "1000", "--free-updates", "4", "--sweep-steps", "320"]
         few = [*words, "--num-steps", "640", "--checkpoint-every", "320"]
         return [*few, *free] if "--free-steps" in words else few
-    if verb == "reproduce" and words[1] == "grid":  # hours; tests/reproduce run smaller plans
+    if verb == "reproduce" and words[1] == "grid":  # hours; tests/paper/reproduce run smaller plans
         return [*words, "--dry-run"]
     if verb == "reproduce":
         return smaller_plan(words)
@@ -82,7 +82,7 @@ def smaller(words: list[str]) -> list[str]:
 
 
 def smaller_plan(words: list[str]) -> list[str]:
-    """The same with the one agent that learns nothing, one game and one seed; tests/reproduce do more."""
+    """The same with the one agent that learns nothing, one game and one seed; others test more."""
     for option in ("--only", "--ways", "--seeds"):
         words = without(option, words)
     few = ["--only", "uniform", "--games", "breakout", "--seeds", "0"]

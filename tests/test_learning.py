@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import visr
-from visr.disk.tables import read_rows
+from visr.storage.tables import read_rows
 
 
 def test_visr_learns_to_reach_what_it_can_express(tmp_path: Path):

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from visr import config as configuration
-from visr import envs, models, presets, pretraining
-from visr.config import GRID, RunConfig
+from visr import envs, pretraining
+from visr.config import GRID, RunConfig, presets
 from visr.errors import UserError
-from visr.oversight import Observer
-from visr.policy import Policy
+from visr.play.policy import Policy
 from visr.run import Run
-from visr.run_dir import RunDir
-from visr.tasks.evaluation import Evaluation
-from visr.tasks.task import Task
+from visr.storage import pretrained_models
+from visr.storage.records.evaluation import Evaluation
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir
+from visr.training.progress import Observer
 
 __all__ = [
     "Evaluation",
@@ -67,9 +68,9 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
 
     What is inferred or recorded with a model is written under runs/pretrained-NAME.
     """
-    if models.is_model(path):
+    if pretrained_models.is_model(path):
         name = str(path)
-        return Run(RunDir(models.workplace(name)), device, models.card(name))
+        return Run(RunDir(pretrained_models.workplace(name)), device, pretrained_models.card(name))
     return Run(RunDir.open(path), device)
 
 

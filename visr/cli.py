@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from visr.errors import UserError, one_line
-from visr.oversight import Stopped
+from visr.training.progress import Stopped
 
 VERBS = {
     "pretrain": "learn without rewards in an environment",

@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from visr.agents.diayn import Diayn
-from visr.agents.roster import Agent
+from visr.agents.registry import Agent
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
-from visr.disk.tables import append_rows, forget_rows_after, read_rows
 from visr.errors import UserError, needing
-from visr.oversight import Observer, Status, Stopped, stop_requests
-from visr.run_dir import RunDir
-from visr.tasks import families, portrait, recording, skills
+from visr.evaluation import grid_benchmark, grid_snapshot, skill_search
+from visr.inference import recording
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import append_rows, forget_rows_after, read_rows
 from visr.training import checkpoint
 from visr.training.learner import within
 from visr.training.loop import Loop, Setback, TrainingLoop
-from visr.training.recorder import Recorder
+from visr.training.metrics import Recorder
+from visr.training.progress import Observer, Status, Stopped, stop_requests
 
 log = logging.getLogger("visr")
 
@@ -80,12 +81,12 @@ def _baseline(config: RunConfig, cluster: str | None) -> Callable[[RunDir, Obser
     if config.agent.algorithm == "rainbow":
         return _train_rainbow
     with needing("stable_baselines3", "baselines"):
-        from visr.baselines import training
-    return lambda run, _: training.train(run, run.config())
+        from visr.paper.baselines import sb3
+    return lambda run, _: sb3.train(run, run.config())
 
 
 def _train_rainbow(run: RunDir, observe: Observer | None) -> None:
-    from visr.baselines.rainbow import training
+    from visr.paper.baselines.rainbow import training
 
     config = run.config()
 
@@ -216,7 +217,7 @@ def _go_on(
     stop: list[int],
 ) -> None:
     every = run.config().training
-    exact = families.Evaluator.for_environment(loop.config)
+    exact = grid_benchmark.Evaluator.for_environment(loop.config)
     evaluation: dict[str, float] = {}
     before = loop.num_learned_steps
     if exact and not read_rows(run.evaluation):
@@ -266,7 +267,7 @@ def _resumption(run: RunDir, where: str = "") -> str:
 
 
 def _evaluate(
-    run: RunDir, exact: families.Evaluator, agent: Agent, num_steps: int, recorder: Recorder
+    run: RunDir, exact: grid_benchmark.Evaluator, agent: Agent, num_steps: int, recorder: Recorder
 ) -> dict[str, float]:
     try:
         scores = _exact_scores(exact, agent)
@@ -276,15 +277,15 @@ def _evaluate(
         return {}
     append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
     if isinstance(agent, Visr):
-        portrait.save(run, portrait.draw(agent, exact))
+        grid_snapshot.save(run, grid_snapshot.draw(agent, exact))
     recorder.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)
     return scores
 
 
-def _exact_scores(exact: families.Evaluator, agent: Agent) -> dict[str, float]:
+def _exact_scores(exact: grid_benchmark.Evaluator, agent: Agent) -> dict[str, float]:
     if isinstance(agent, Visr):
         return exact.scores(agent)
-    return skills.exact_scores(agent, exact) if isinstance(agent, Diayn) else {}
+    return skill_search.exact_scores(agent, exact) if isinstance(agent, Diayn) else {}
 
 
 def _crossed(before: int, now: int, every: int) -> bool:

@@ -13,41 +13,36 @@ from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from visr import config as configuration
-from visr import envs, exporting, finetuning, models, policy
-from visr.agents import roster
+from visr import envs
+from visr.agents import registry
 from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
-from visr.envs.world import GridWorld
+from visr.envs.grid import dynamic_programming as exact
+from visr.envs.grid.world import GridWorld
 from visr.errors import UserError, said
-from visr.oversight import Observer
-from visr.policy import Policy
-from visr.run_dir import RunDir, slug
-from visr.tasks import (
-    exact,
-    families,
-    infer,
-    methods,
-    phase_two,
-    protocol,
-    recording,
-    rewards,
-    skills,
-    sources,
-)
-from visr.tasks.evaluation import Evaluation
-from visr.tasks.recording import RewardFunction
-from visr.tasks.task import Task, direction
+from visr.evaluation import grid_benchmark, rewarded_phase, skill_search, two_phase
+from visr.finetuning import run as finetuning
+from visr.inference import compare as methods
+from visr.inference import dataset, recording, regression, rewards
+from visr.inference.recording import RewardFunction
+from visr.play import onnx, policy
+from visr.play.policy import Policy
+from visr.storage import pretrained_models
+from visr.storage.records.evaluation import Evaluation
+from visr.storage.records.task import Task, direction
+from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
-from visr.training.crew import spec_of
+from visr.training.actor_pool import spec_of
 from visr.training.learner import within
+from visr.training.progress import Observer
 
 
 class Run:
     """A pre-trained agent: say what you want, get a policy."""
 
     def __init__(
-        self, run_dir: RunDir, device: str = "auto", model: models.Card | None = None
+        self, run_dir: RunDir, device: str = "auto", model: pretrained_models.Card | None = None
     ) -> None:
         self.directory, self.model = run_dir, model
         self.config = run_dir.config() if model is None else model.config
@@ -58,7 +53,7 @@ class Run:
             )
         self._dialect = envs.dialect(self.config)
         spec = spec_of(envs.make_vec(self.config, num_envs=1))
-        agent = roster.new(self.config.agent, spec).requires_grad_(False)
+        agent = registry.new(self.config.agent, spec).requires_grad_(False)
         self.num_steps = _restore(agent, run_dir, model)
         """The age of the weights: steps of reward-free training, or of fine-tuning if there was any."""
         here = dataclasses.replace(self.config.training, device=device)
@@ -88,7 +83,9 @@ class Run:
     @property
     def address(self) -> str:
         """What names it to `visr.load` and on the command line."""
-        return str(self.path) if self.model is None else f"{models.PREFIX}{self.model.name}"
+        return (
+            str(self.path) if self.model is None else f"{pretrained_models.PREFIX}{self.model.name}"
+        )
 
     def infer(
         self,
@@ -107,7 +104,7 @@ class Run:
         or "best"; `fields` is `clip_rewards`, for "env".
         """
         _ = self.visr  # others have no features that a reward could be expressed in
-        if self.world is None or callable(reward) or sources.is_general(reward):
+        if self.world is None or callable(reward) or dataset.is_general(reward):
             compared = self.compare(reward, **fields)  # pyright: ignore
             return self.task_of(compared, method, _name_of(reward))
         world = self.world
@@ -119,8 +116,8 @@ class Run:
             wanted = rewards.parse(reward, world)
         else:
             wanted = rewards.from_array(reward, world)  # pyright: ignore
-        task = infer.by_regression(
-            families.features(self.visr, world)[world.free],
+        task = regression.by_regression(
+            grid_benchmark.features(self.visr, world)[world.free],
             wanted.values[world.free],
             self._inferring(fields).inference,
             name=wanted.name,
@@ -146,21 +143,21 @@ class Run:
         """Every method's answer on the same steps; `counts` are `meet_rewards`'s, for "env"."""
         config, _ = self.config, self.visr
         clip = config.inference.clip_rewards if clip_rewards is None else clip_rewards
-        if isinstance(reward, str) and reward == sources.ENV_REWARD:
+        if isinstance(reward, str) and reward == dataset.ENV_REWARD:
             self.require_rewards()
-            return methods.compare(sources.from_environment(self.meet_rewards(**counts), clip))
+            return methods.compare(dataset.from_environment(self.meet_rewards(**counts), clip))
         if counts or clip_rewards is not None:
             raise UserError(
                 'clip_rewards and counts belong to the environment\'s own reward, "env".'
             )
         if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
-            return methods.compare(sources.from_dataset(Path(reward), self.visr))
+            return methods.compare(dataset.from_dataset(Path(reward), self.visr))
         if not isinstance(reward, str) and not callable(reward):
             raise UserError(
                 f'{type(reward).__name__} is no reward for {config.env}; give "env", an expression, a '
                 "function or an .npz file."
             )
-        return methods.compare(sources.from_recording(self.recording(), reward))
+        return methods.compare(dataset.from_recording(self.recording(), reward))
 
     def task_of(self, compared: methods.Comparison, method: str, name: str) -> Task:
         """One method's answer as a task; "best" is the one that predicts held-out episodes best."""
@@ -168,7 +165,7 @@ class Run:
         if chosen not in compared.answers:
             known = ", ".join(["best", *compared.answers])
             raise UserError(f"There is no method {method!r} for this reward; there are {known}.")
-        return sources.task_of(compared.answers[chosen], compared, name, self.config.env)
+        return dataset.task_of(compared.answers[chosen], compared, name, self.config.env)
 
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task that needs no reward: the random skill of that seed, or the direction w itself, [d]."""
@@ -176,7 +173,7 @@ class Run:
         if isinstance(which, int):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
-            w = protocol.uniform_tasks(d, which)()
+            w = two_phase.uniform_tasks(d, which)()
             return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
         w = np.asarray(which)
         if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
@@ -200,15 +197,15 @@ class Run:
     def meet_rewards(
         self,
         *,
-        num_episodes: int = protocol.NUM_EPISODES,
-        num_steps: int = protocol.NUM_STEPS,
+        num_episodes: int = two_phase.NUM_EPISODES,
+        num_steps: int = two_phase.NUM_STEPS,
         rounds: int = 1,
         seed: int = 0,
-    ) -> protocol.Rewarded:
+    ) -> two_phase.Rewarded:
         """See the environment's rewards: a uniform task per episode, or after the first of several rounds
         a draw from the posterior over w."""
         configuration.check_value("seed", seed, int)
-        return protocol.meet_rewards(
+        return two_phase.meet_rewards(
             self.agent,
             self.config,
             num_episodes=num_episodes,
@@ -221,17 +218,17 @@ class Run:
         self,
         task: Task,
         *,
-        num_episodes: int = protocol.NUM_TRIALS,
+        num_episodes: int = two_phase.NUM_TRIALS,
         epsilon: float | None = None,
         gpi: bool | None = None,
         seed: int = 1,
-    ) -> protocol.Scores:
+    ) -> two_phase.Scores:
         """Raw scores of whole episodes that pursue the task, in any environment."""
         configuration.check_value("seed", seed, int)
         if epsilon is not None:
             configuration.check_value("epsilon", epsilon, float)
-        choice = protocol.always(self._checked(task))
-        return protocol.try_task(
+        choice = two_phase.always(self._checked(task))
+        return two_phase.try_task(
             self.agent,
             self.config,
             task.name,
@@ -242,9 +239,9 @@ class Run:
             seed=seed,
         )
 
-    def phase_two(self, **fields: Any) -> phase_two.PhaseTwo:
+    def phase_two(self, **fields: Any) -> rewarded_phase.PhaseTwo:
         """The paper's second phase: rewards for a little while, regression and search, 30 episodes each."""
-        return phase_two.run(self.agent, self.config, **fields)
+        return rewarded_phase.run(self.agent, self.config, **fields)
 
     def finetune(
         self,
@@ -277,7 +274,7 @@ class Run:
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; observations come as networks take them."""
-        return exporting.export(self.visr, self._checked(task), path, gpi, seed)
+        return onnx.export(self.visr, self._checked(task), path, gpi, seed)
 
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
@@ -290,14 +287,16 @@ class Run:
     ) -> Evaluation:
         """The exact worth of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
-        return families.evaluate(self.visr, self._require_world(), self._checked(task), gamma, gpi)
+        return grid_benchmark.evaluate(
+            self.visr, self._require_world(), self._checked(task), gamma, gpi
+        )
 
     def evaluate_families(self, *, gamma: float = exact.GAMMA) -> dict[str, float]:
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
         self._require_world()
-        exact = families.Evaluator(self.config, gamma)
+        exact = grid_benchmark.Evaluator(self.config, gamma)
         if isinstance(self.agent, Diayn):
-            return skills.exact_scores(self.agent, exact)
+            return skill_search.exact_scores(self.agent, exact)
         return exact.scores(self.visr)
 
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
@@ -359,13 +358,13 @@ class Run:
         return task
 
 
-def _restore(agent: roster.Agent, run_dir: RunDir, model: models.Card | None) -> int:
+def _restore(agent: registry.Agent, run_dir: RunDir, model: pretrained_models.Card | None) -> int:
     """Weights from a run's newest checkpoint or a model; returns their age in steps."""
     if model is None:
         return checkpoint.restore_agent(agent, run_dir)
-    tensors = models.weights(model.name)
+    tensors = pretrained_models.weights(model.name)
     assert isinstance(agent, Visr)  # as `models.pack` saw to
-    with checkpoint.fitting(models.PLACE / f"{model.name}.safetensors"):
+    with checkpoint.fitting(pretrained_models.PLACE / f"{model.name}.safetensors"):
         agent.phi.load_state_dict(within(tensors, "phi."))
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()

@@ -13,17 +13,16 @@ from torch import Tensor
 
 from tests.probes import CORRIDOR, NOISE
 from visr import config as configuration
-from visr import presets
-from visr.agents import roster
+from visr.agents import registry
 from visr.agents.curiosity import Curiosity
 from visr.agents.diayn import Diayn
-from visr.agents.roster import Agent
-from visr.config import RunConfig
+from visr.agents.registry import Agent
+from visr.config import RunConfig, presets
 from visr.training.learner import Learner
 from visr.training.loop import Loop
 from visr.types import EnvSpec, Unroll
 
-ALGORITHMS = tuple(roster.AGENTS)
+ALGORITHMS = tuple(registry.AGENTS)
 SPEC = EnvSpec(Discrete(5), num_actions=2)
 SMALL = {"hidden_sizes": (32, 32), "curiosity_size": 16, "num_skills": 2, "target_period": 5}
 GAMMA = 0.9
@@ -32,7 +31,7 @@ GAMMA = 0.9
 def new_agent(algorithm: str, **fields: Any) -> Agent:
     torch.manual_seed(0)
     config = configuration.replace(RunConfig(), algorithm=algorithm, **{**SMALL, **fields})
-    return roster.new(config.agent, SPEC)
+    return registry.new(config.agent, SPEC)
 
 
 def new_unroll(agent: Agent) -> Unroll:
@@ -50,7 +49,7 @@ def new_unroll(agent: Agent) -> Unroll:
         terminated=terminated,
         truncated=flags,
         is_reset=is_reset,
-        w=roster.draw_tasks(agent.config, batch, random),
+        w=registry.draw_tasks(agent.config, batch, random),
         previous_action=torch.full((batch,), -1),
         memory=torch.empty(batch, 0),
     )

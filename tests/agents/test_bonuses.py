@@ -11,8 +11,9 @@ from gymnasium.spaces import Discrete
 from torch import Tensor, nn
 
 from visr import config as configuration
-from visr.agents import bonuses, n_step_q
-from visr.agents.bonuses.bonus import Bonus
+from visr.agents import n_step_q
+from visr.agents.extensions import bonuses
+from visr.agents.extensions.bonus import Bonus
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.training.learner import Learner

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from visr import config as configuration
-from visr.agents.objectives.laplacian import _overlap
-from visr.agents.objectives.metra import Metra
+from visr.agents.extensions.laplacian import _overlap
+from visr.agents.extensions.wasserstein import Metra
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError

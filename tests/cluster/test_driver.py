@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from visr.disk.tables import read_rows
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import read_rows
 
 COMMAND = [sys.executable, "-m", "visr.cli", "pretrain", "--cluster", "local", "--json"]
 TRAIN = [

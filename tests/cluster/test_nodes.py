@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import ray
 
-from visr.cluster import probe
+from visr.cluster import latency
 from visr.cluster.loop import ClusterLoop
 from visr.training.loop import Loop
 
@@ -18,7 +18,7 @@ from visr.training.loop import Loop
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """The head has room for a learner and one actor, the other node for two actors."""
-    with probe.nodes(2, 2) as cluster:
+    with latency.nodes(2, 2) as cluster:
         yield cluster
 
 
@@ -34,8 +34,8 @@ def test_two_nodes_in_step_equal_one_machine(tiny: Any):
 
 @pytest.mark.usefixtures("nodes")
 def test_what_ray_costs_is_measured():
-    assert probe.order_seconds(5) > 0
-    assert probe.transfer_seconds(10**6, num_at_once=2, num_times=2) > 0
+    assert latency.order_seconds(5) > 0
+    assert latency.transfer_seconds(10**6, num_at_once=2, num_times=2) > 0
 
 
 def wait_until_all_is_free(num_cpus: int) -> None:

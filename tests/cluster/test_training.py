@@ -16,12 +16,12 @@ from visr import pretraining
 from visr.cluster import loop as cluster_loop
 from visr.cluster.loop import ClusterLoop
 from visr.config import GRID
-from visr.disk.tables import read_rows
 from visr.errors import UserError
-from visr.oversight import Status
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import read_rows
 from visr.training import checkpoint
 from visr.training.loop import Loop
+from visr.training.progress import Status
 
 pytestmark = pytest.mark.usefixtures("session")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AutoresetMode
 
-from visr import envs, games
+from visr import atari_games, envs
 from visr.config import AtariConfig, RunConfig
 from visr.envs.atari import AtariGames
 from visr.errors import UserError
@@ -66,7 +66,7 @@ def episodes() -> list[Moment]:
 
 
 def test_all_57_games_can_be_played():
-    for seed, game in enumerate(games.all_games()):
+    for seed, game in enumerate(atari_games.all_games()):
         env = envs.make_vec(RunConfig(env=game.id), 1)
         assert isinstance(env, AtariGames)
         assert env.single_action_space == gymnasium.spaces.Discrete(game.num_actions), game.id
@@ -82,7 +82,7 @@ def test_all_57_games_can_be_played():
 
 
 def test_a_game_beyond_the_57_is_taken_if_ale_has_it():
-    assert games.by_id("ALE/Pacman-v5") is None
+    assert atari_games.by_id("ALE/Pacman-v5") is None
     env = AtariGames(AtariConfig(), "ALE/Pacman-v5", 1)
     assert play(env, 3)[-1].observation in env.observation_space
 
@@ -343,7 +343,7 @@ def test_without_ale_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_list_names_all_57_games():
     listed = dict(envs.list_envs())
-    assert {id for id in listed if id.startswith("ALE/")} == {g.id for g in games.all_games()}
+    assert {id for id in listed if id.startswith("ALE/")} == {g.id for g in atari_games.all_games()}
     assert not any("needs visr[atari]" in text for text in listed.values())
 
 
@@ -351,22 +351,22 @@ def test_the_list_names_all_57_games():
 
 
 def test_there_are_57_games_with_their_subsets():
-    listed = games.all_games()
+    listed = atari_games.all_games()
     assert len({game.id for game in listed}) == len({game.name for game in listed}) == 57
     assert [sum(g.in_26 for g in listed), sum(g.in_47 for g in listed)] == [26, 47]
     assert all(game.human > game.random for game in listed)
-    assert games.by_id("ALE/UpNDown-v5") in listed
-    assert games.by_id("visr/Grid-v0") is None
+    assert atari_games.by_id("ALE/UpNDown-v5") in listed
+    assert atari_games.by_id("visr/Grid-v0") is None
 
 
-@pytest.mark.parametrize("game", games.all_games(), ids=lambda game: game.name)
-def test_a_human_scores_100_and_a_random_player_0(game: games.Game):
-    assert games.human_normalised(game.human, game) == 100
-    assert games.human_normalised(game.random, game) == 0
+@pytest.mark.parametrize("game", atari_games.all_games(), ids=lambda game: game.name)
+def test_a_human_scores_100_and_a_random_player_0(game: atari_games.Game):
+    assert atari_games.human_normalised(game.human, game) == 100
+    assert atari_games.human_normalised(game.random, game) == 0
 
 
 def test_normalised_scores_agree_with_a_worked_one():
     # SimPLe on Boxing, 9.1 in Kaiser et al. (2019): (9.1 - 0.1) / (12.1 - 0.1) is three quarters
-    game = games.by_id("ALE/Boxing-v5")
+    game = atari_games.by_id("ALE/Boxing-v5")
     assert game is not None
-    assert games.human_normalised(9.1, game) == pytest.approx(75)
+    assert atari_games.human_normalised(9.1, game) == pytest.approx(75)

@@ -12,8 +12,8 @@ from gymnasium.vector import AutoresetMode
 
 from visr import envs
 from visr.config import ATARI, GridConfig, RunConfig
-from visr.envs.grid import GridEnv, GridVectorEnv
-from visr.envs.world import GridWorld
+from visr.envs.grid.env import GridEnv, GridVectorEnv
+from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
 
 UP, LEFT, DOWN, RIGHT = range(4)
@@ -452,7 +452,7 @@ def test_no_environments_are_refused(id: str):
 
 def test_environments_and_exact_tasks_come_without_torch():
     code = (
-        "import sys, visr.envs, visr.tasks.exact, visr.tasks.rewards;"
+        "import sys, visr.envs, visr.envs.grid.dynamic_programming, visr.inference.rewards;"
         "assert 'torch' not in sys.modules and 'scipy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

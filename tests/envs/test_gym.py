@@ -17,7 +17,7 @@ from visr.config import GymConfig, RunConfig
 from visr.envs import gym
 from visr.envs.gym import GymEnvs
 from visr.errors import UserError
-from visr.tasks import expression
+from visr.inference import expression
 
 
 class Made(gymnasium.Env):

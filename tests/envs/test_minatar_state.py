@@ -15,9 +15,9 @@ from visr.config import MinAtarConfig
 from visr.envs.minatar import GAMES, MinAtarGames
 from visr.errors import UserError
 from visr.training import checkpoint
-from visr.training.crew import spec_of
+from visr.training.actor import Actor
+from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
-from visr.training.unroll import Actor
 
 pytest.importorskip("minatar")
 SEAQUEST = "MinAtar/Seaquest-v1"

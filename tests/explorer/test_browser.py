@@ -13,9 +13,9 @@ import pytest
 
 from tests.explorer.launching import Launched, serving
 from visr import api
-from visr.disk.tables import append_rows
 from visr.explorer import serve
-from visr.tasks.task import Task
+from visr.storage.records.task import Task
+from visr.storage.tables import append_rows
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)

@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tests.explorer.launching import Launched
-from visr.explorer import guard
+from visr.explorer import auth
 
 PATHS = [
     *(("GET", f"/api/{name}") for name in ("run", "progress", "curves", "atlas", "atlas.html")),
@@ -59,7 +59,7 @@ def handshake(launched: Launched, protocols: list[Any], **headers: str) -> Any:
     ],
 )
 def test_only_names_of_this_machine_are_known(name: str, bound: str, known: bool):
-    assert guard.is_known(name, bound) is known
+    assert auth.is_known(name, bound) is known
 
 
 HOSTS = ["evil.example", "evil.example:80", "localhost.evil.example", "[", "a@localhost.x"]

@@ -16,12 +16,13 @@ from websockets.sync.client import connect
 
 from tests.conftest import tiny
 from tests.explorer.launching import Launched, serving
-from visr import api, config, presets
+from visr import api, config
 from visr.bench.explorer import untrained
+from visr.config import presets
 from visr.errors import UserError
-from visr.explorer.inputs import Fields
 from visr.explorer.live import Show
 from visr.explorer.state import Explored
+from visr.explorer.validation import Fields
 
 
 def unpacked(message: Any) -> tuple[dict[str, Any], np.ndarray | None]:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from visr import config as configuration
 from visr import pretraining
-from visr.agents.pilot import Pilot
+from visr.agents.epsilon_greedy_actor import Pilot
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.networks.build import MlpTorso

@@ -19,12 +19,14 @@ import safetensors.numpy
 from visr import config as configuration
 from visr import report
 from visr.config import RunConfig
-from visr.disk.files import read_json, write_json
-from visr.disk.tables import append_rows
 from visr.errors import UserError
-from visr.report import curves, load, maps, pictures, recipe
-from visr.run_dir import RunDir, evaluation_of
-from visr.tasks.task import Task
+from visr.report import commands as recipe
+from visr.report import curves, figures, maps
+from visr.report import read as load
+from visr.storage.files import read_json, write_json
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir, evaluation_of
+from visr.storage.tables import append_rows
 
 FIGURES = ("features.png", "rewards.png", "values.png", "training.png", "optimal.png")
 MARKUP = "</title><script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
@@ -388,11 +390,11 @@ def test_a_report_needs_neither_torch_nor_gymnasium_nor_pyplot(run: RunDir):
 
 
 def test_what_the_report_repeats_of_other_rooms_is_still_true():
-    from visr.envs.grid import NUM_ACTIONS, GridWorld
-    from visr.tasks import portrait as portraits
+    from visr.envs.grid.env import NUM_ACTIONS, GridWorld
+    from visr.evaluation import grid_snapshot as portraits
 
     assert load.NUM_ACTIONS == NUM_ACTIONS == len(maps.MOVES)
-    assert pictures.NUM_POLICIES == portraits.NUM_POLICIES
+    assert figures.NUM_POLICIES == portraits.NUM_POLICIES
     centre = 4  # of 3 x 3 cells
     reached = [centre + 3 * down + right for down, right in maps.MOVES]
     assert reached == GridWorld(3, 3).transitions[centre].tolist()

@@ -12,15 +12,15 @@ import torch
 from torch import Tensor
 
 from visr import config as configuration
-from visr import envs, presets, pretraining
+from visr import envs, pretraining
 from visr.agents import n_step_q
-from visr.config import RunConfig
-from visr.run_dir import RunDir
+from visr.config import RunConfig, presets
+from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
-from visr.training.crew import LocalCrew, spec_of
+from visr.training.actor import Actor
+from visr.training.actor_pool import LocalCrew, spec_of
 from visr.training.loop import Loop, new_agent
-from visr.training.online import OnlineEvaluation
-from visr.training.unroll import Actor
+from visr.training.online_evaluation import OnlineEvaluation
 from visr.types import Unroll
 
 pytest.importorskip("ale_py")

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from visr import pretraining
-from visr.disk.files import read_json
 from visr.errors import UserError
-from visr.run_dir import RunDir
+from visr.storage.files import read_json
+from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.loop import Loop
 

@@ -18,9 +18,9 @@ import safetensors
 import torch
 
 from visr import pretraining
-from visr.oversight import Status
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
+from visr.training.progress import Status
 
 COMMAND = [sys.executable, "-m", "visr.cli", "pretrain"]
 TRAIN = ["--preset", "smoke", "--num-steps", "61440", "--checkpoint-every", "5120"]

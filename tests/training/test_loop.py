@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from visr.errors import UserError
-from visr.training.crew import LocalCrew, RemoteCrew, group_sizes
-from visr.training.intake import joined
+from visr.training.actor import Actor
+from visr.training.actor_pool import LocalCrew, RemoteCrew, group_sizes
+from visr.training.batch_queue import joined
 from visr.training.loop import Loop, total_updates
-from visr.training.unroll import Actor
 
 
 def readout(psi: Any) -> Any:

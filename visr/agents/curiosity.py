@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visr.agents import n_step_q
+from visr.agents.base import Losses, Values
 from visr.agents.plans import plan
-from visr.agents.values import Losses, Values
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.networks.dynamics import ForwardModel, InverseModel

@@ -10,8 +10,8 @@ import math
 from torch import nn
 
 from visr.agents import n_step_q
+from visr.agents.base import Losses, Values
 from visr.agents.plans import plan
-from visr.agents.values import Losses, Values
 from visr.config import AgentConfig
 from visr.networks import build
 from visr.types import EnvSpec, Unroll

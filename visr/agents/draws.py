@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from visr.ops.seeds import derived
+from visr.ops.rng import derived
 
 
 class Draws(nn.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import nn
 
 from visr.agents import n_step_q
-from visr.agents.values import Losses, Values
+from visr.agents.base import Losses, Values
 from visr.types import Unroll
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from visr.agents.values import Losses, Values
+from visr.agents.base import Losses, Values
 from visr.types import Unroll
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor, nn
 
-from visr.agents import bonuses, n_step_q, objectives, visited
+from visr.agents import n_step_q
+from visr.agents.base import Losses, Values
 from visr.agents.draws import Draws
+from visr.agents.extensions import bonuses, hindsight_tasks, objectives
 from visr.agents.plans import plan
-from visr.agents.values import Losses, Values
 from visr.config import AgentConfig
 from visr.errors import UserError
 from visr.networks import build
@@ -42,9 +43,14 @@ class Visr(Values):
         off_policy = None
         if self.draws is not None:
             met, length = cumulant, self.config.task_steps or len(unroll.action)
-            unroll, cumulant = visited.pieces(unroll, length), visited.steps(cumulant, length)
-            bonus = None if bonus is None else visited.steps(bonus, length)
-            w, off_policy = visited.relabelled(unroll.w, met, self.config.task_mix, self.draws)
+            unroll, cumulant = (
+                hindsight_tasks.pieces(unroll, length),
+                hindsight_tasks.steps(cumulant, length),
+            )
+            bonus = None if bonus is None else hindsight_tasks.steps(bonus, length)
+            w, off_policy = hindsight_tasks.relabelled(
+                unroll.w, met, self.config.task_mix, self.draws
+            )
             unroll = unroll._replace(w=w)
         if bonus is not None:  # along w, as |w| = 1: (c + b w) . w = c . w + b
             cumulant = cumulant + bonus * unroll.w

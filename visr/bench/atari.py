@@ -22,13 +22,13 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 from visr import config as configuration
-from visr import envs, presets
-from visr.config import RunConfig
-from visr.run_dir import RunDir
+from visr import envs
+from visr.config import RunConfig, presets
+from visr.storage.run_dir import RunDir
 from visr.training import devices
-from visr.training.crew import spec_of
+from visr.training.actor_pool import spec_of
 from visr.training.loop import Loop, new_agent
-from visr.training.recorder import Recorder
+from visr.training.metrics import Recorder
 
 _BATCH_SIZES = (16, 32, 41, 64, 82, 128, 164)
 _FINALISTS = 3

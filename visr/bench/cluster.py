@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from visr import config as configuration
-from visr import presets
 from visr.bench import simulation, training
 from visr.bench.simulation import Times
-from visr.cluster import hosts, probe, session
+from visr.cluster import latency, session, workers
 from visr.cluster.loop import ClusterLoop
-from visr.config import RunConfig
+from visr.config import RunConfig, presets
 
 _ALIKE = {
     "num_steps": 10**12,
@@ -177,7 +176,7 @@ def _measured(config: RunConfig, say: Say) -> Times:
     batch_size, size = config.training.batch_size, config.training.num_envs
     say(f"Timing an actor of {size} environments and an update of {batch_size} unrolls, one core.")
     with one_core():
-        actor, learner = hosts.ActorHost(config, 0, seed=0), hosts.LearnerHost(config, 0)
+        actor, learner = workers.ActorHost(config, 0, seed=0), workers.LearnerHost(config, 0)
         actor.prepare()
         learner.prepare(None)
         psi, _ = learner.publish()
@@ -188,8 +187,8 @@ def _measured(config: RunConfig, say: Say) -> Times:
         learnt = [_timed(lambda: learner.learn(*unrolls)[2]["metrics"]) for _ in range(3)]
     num_bytes = sum(field.nbytes for field in unrolls[0])
     say("Timing Ray's orders, and transfers between two nodes on this machine.")
-    with probe.nodes(0, 1):
-        order, transfer = probe.order_seconds(), probe.transfer_seconds(num_bytes, len(unrolls))
+    with latency.nodes(0, 1):
+        order, transfer = latency.order_seconds(), latency.transfer_seconds(num_bytes, len(unrolls))
     per_update = [seconds / len(metrics) for metrics, seconds in learnt]
     return Times(
         act=tuple(seconds for _, seconds in played),

@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from visr import api, presets
+from visr import api
 from visr import config as configuration
 from visr.agents.visr import Visr
-from visr.config import RunConfig
+from visr.config import RunConfig, presets
 from visr.envs import make_vec
-from visr.run_dir import RunDir
-from visr.tasks.stage import Stage
+from visr.play.session import Stage
+from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
-from visr.training.crew import spec_of
+from visr.training.actor_pool import spec_of
 
 _TURNS = 3
 _FEWEST = 20

@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from visr import config as configuration
-from visr import presets
 from visr.bench import training
-from visr.config import RunConfig
-from visr.envs.world import NUM_ACTIONS, GridWorld
-from visr.training.crew import group_sizes
+from visr.config import RunConfig, presets
+from visr.envs.grid.world import NUM_ACTIONS, GridWorld
+from visr.training.actor_pool import group_sizes
 
 _TURNS = 5
 _ENDLESS = 10**12

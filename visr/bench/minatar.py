@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from visr import config as configuration
-from visr import envs, presets
-from visr.agents.roster import Agent
+from visr import envs
+from visr.agents.registry import Agent
 from visr.agents.visr import draw_policies
 from visr.bench import training
-from visr.config import RunConfig
+from visr.config import RunConfig, presets
 from visr.ops import sphere
 from visr.training import devices
-from visr.training.intake import joined
+from visr.training.batch_queue import joined
 from visr.types import Unroll
 
 _TURNS = 5

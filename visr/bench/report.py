@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from visr import atari_games
 from visr import config as configuration
-from visr import games
+from visr.atari_games import Game
 from visr.config import RunConfig
-from visr.games import Game
-from visr.report import collection
-from visr.run_dir import FORMAT, RunDir
+from visr.paper import suite
+from visr.storage.run_dir import FORMAT, RunDir
 
 AGENTS: dict[str, dict[str, Any]] = {
     "visr": {},
@@ -40,7 +40,7 @@ def measure(num_runs: int) -> dict[str, Any]:
         read_bare(root)
         bare = time.perf_counter() - start
         start, busy = time.perf_counter(), time.process_time()
-        summary = collection.write(root, Path(directory) / "report")
+        summary = suite.write(root, Path(directory) / "report")
         seconds, busy = time.perf_counter() - start, time.process_time() - busy
     assert summary["num_counted"] == num_runs
     return {
@@ -65,7 +65,7 @@ def read_bare(root: Path) -> None:
 
 def make_runs(root: Path, num_runs: int, num_steps: int = _STEPS) -> list[Path]:
     """Directories as `visr reproduce atari` leaves them, with made-up scores."""
-    every = itertools.product(range(num_runs), games.all_games(), AGENTS)
+    every = itertools.product(range(num_runs), atari_games.all_games(), AGENTS)
     made = []
     for seed, game, agent in itertools.islice(every, num_runs):
         path = root / "runs" / agent / game.id.replace("/", "-") / f"seed-{seed}"
@@ -132,6 +132,6 @@ def _condition(name: str, game: Game, level: float, random: np.random.Generator)
     mean = float(scores.mean())
     return {
         "name": name, "mean": mean, "standard_error": float(scores.std(ddof=1) / np.sqrt(30)),
-        "human_normalised": games.human_normalised(mean, game), "at_75": None, "at_100": None,
+        "human_normalised": atari_games.human_normalised(mean, game), "at_75": None, "at_100": None,
         "r_squared": None, "scores": scores.tolist(), "num_steps": [500] * 30,
     }  # fmt: skip

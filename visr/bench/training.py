@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from visr.config import RunConfig
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
 from visr.training.loop import Loop, TrainingLoop
-from visr.training.recorder import Recorder
+from visr.training.metrics import Recorder
 
 _WARM_UP = 3
 AnyLoop = TypeVar("AnyLoop", bound=TrainingLoop)

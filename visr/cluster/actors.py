@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from visr.cluster.hosts import ActorHost, Weights
 from visr.cluster.queue import Waiting
-from visr.cluster.seat import Seat, hosted
-from visr.cluster.vitals import Vitals
+from visr.cluster.stats import Vitals
+from visr.cluster.supervisor import Seat, hosted
+from visr.cluster.workers import ActorHost, Weights
 from visr.config import RunConfig
-from visr.ops.seeds import derived
-from visr.training.crew import group_seeds, group_sizes
+from visr.ops.rng import derived
+from visr.training.actor_pool import group_seeds, group_sizes
 
 
 class Actors:

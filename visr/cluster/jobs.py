@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import ray
 from ray.exceptions import RayError, RayTaskError
 
-from visr.cluster.seat import wait_for_any
+from visr.cluster.supervisor import wait_for_any
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -7,8 +7,8 @@ from typing import Any
 import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
-from visr.cluster.hosts import LearnerHost, Weights
-from visr.cluster.seat import hosted, is_loss, reason
+from visr.cluster.supervisor import hosted, is_loss, reason
+from visr.cluster.workers import LearnerHost, Weights
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.training.loop import Setback

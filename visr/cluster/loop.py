@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from visr import envs
-from visr.agents.roster import Agent
+from visr.agents.registry import Agent
 from visr.cluster.actors import Actors
-from visr.cluster.hosts import Weights, arrays, load_weights, tensors
 from visr.cluster.learners import Learners
+from visr.cluster.online_evaluation import RewardedSeat
 from visr.cluster.queue import Queue, Waiting
-from visr.cluster.rewarded import RewardedSeat
-from visr.cluster.seat import wait_for_any
-from visr.cluster.vitals import Vitals
+from visr.cluster.stats import Vitals
+from visr.cluster.supervisor import wait_for_any
+from visr.cluster.workers import Weights, arrays, load_weights, tensors
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.training.crew import spec_of
+from visr.training.actor_pool import spec_of
 from visr.training.loop import Round, new_agent, total_updates
 
 log = logging.getLogger("visr.cluster")

@@ -14,7 +14,7 @@ from visr.config import AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunCo
 from visr.errors import UserError
 
 if TYPE_CHECKING:
-    from visr.envs.checkup import Checkup
+    from visr.envs.check import Checkup
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,10 @@ def run(args: list[str]) -> int:
         )
     )
     from visr import envs
-    from visr.envs import checkup
+    from visr.envs import check
 
     envs.trust(config.env)
-    found = checkup.examine(config, chosen.steps, chosen.seed)
+    found = check.examine(config, chosen.steps, chosen.seed)
     if chosen.json:
         output.emit(dataclasses.asdict(found))
     else:

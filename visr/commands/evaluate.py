@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from visr import models
-from visr.commands import options, output, trials
+from visr.commands import evaluate_episodes, options, output
 from visr.config import BASELINES
-from visr.disk.files import write_json
+from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
-from visr.run_dir import RunDir, evaluation_of
-from visr.tasks import exact
-from visr.tasks.task import Task
+from visr.storage import pretrained_models
+from visr.storage.files import write_json
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir, evaluation_of
 
 if TYPE_CHECKING:
     from visr.api import Evaluation, Run
@@ -70,7 +70,7 @@ def run(args: list[str]) -> int:
         options.refuse(
             chosen, _OF_TASKS, "does not apply: a baseline pursues what it was trained for"
         )
-        trials.evaluate_baseline(chosen)
+        evaluate_episodes.evaluate_baseline(chosen)
         return 0
     from visr import api
 
@@ -85,14 +85,14 @@ def run(args: list[str]) -> int:
             options.refuse(chosen, _OF_ADAPTING, words)
         if chosen.task is None and gpi is not None:
             raise UserError("--policy goes with a task; phase two acts as the run was configured.")
-        trials.evaluate(loaded, chosen, gpi)
+        evaluate_episodes.evaluate(loaded, chosen, gpi)
         return 0
     options.refuse(chosen, _BY_EPISODES, "does not apply: values on the grid are exact")
     if chosen.task is None:
         _show_families(loaded, chosen)
         return 0
     path = task_file(loaded, chosen.task)
-    gamma = exact.GAMMA if chosen.gamma is None else chosen.gamma
+    gamma = dynamic_programming.GAMMA if chosen.gamma is None else chosen.gamma
     result = loaded.evaluate(Task.load(path), gamma=gamma, gpi=gpi)
     write_json(evaluation_of(path), result.to_dict())
     _show(result, chosen.json)
@@ -104,7 +104,10 @@ _BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "rounds", "se
 
 def _is_baseline(run: str) -> bool:
     """Whether DQN, PPO or Rainbow was trained there; no model of the package is one."""
-    return not models.is_model(run) and RunDir.open(run).config().agent.algorithm in BASELINES
+    return (
+        not pretrained_models.is_model(run)
+        and RunDir.open(run).config().agent.algorithm in BASELINES
+    )
 
 
 _OF_ADAPTING = ("rewarded_steps", "rewarded_episodes", "rounds", "clip_rewards")
@@ -137,7 +140,7 @@ def _show(result: Evaluation, as_json: bool) -> None:
 
 
 def _show_families(loaded: Run, chosen: Options) -> None:
-    gamma = exact.GAMMA if chosen.gamma is None else chosen.gamma
+    gamma = dynamic_programming.GAMMA if chosen.gamma is None else chosen.gamma
     scores = loaded.evaluate_families(gamma=gamma)
     if chosen.json:
         output.emit({"gamma": gamma, "num_steps": loaded.num_steps, **scores})

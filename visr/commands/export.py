@@ -11,7 +11,7 @@ import tyro
 from visr.commands import options, output
 from visr.commands.evaluate import task_file
 from visr.errors import UserError
-from visr.tasks.task import Task
+from visr.storage.records.task import Task
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import tyro
 
 from visr.commands import options, output
 from visr.config import FinetuneConfig
-from visr.disk.files import read_json
 from visr.errors import UserError
-from visr.tasks.task import Task
+from visr.storage.files import read_json
+from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
-    from visr.run_dir import RunDir
+    from visr.storage.run_dir import RunDir
 
 _ALIKE = 0.01
 """Of the optimum: less than that is no difference to speak of."""
@@ -82,7 +82,7 @@ def _resumed(chosen: Options) -> RunDir:
         chosen.settings != FinetuneConfig()
     ):
         raise UserError("--resume takes everything from the run; leave out the other options.")
-    from visr import finetuning
+    from visr.finetuning import run as finetuning
 
     with output.training_progress("fine-tuning") as observe:
         return finetuning.resume(chosen.resume or "", observe)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 import tyro
 
-from visr.commands import comparison, options, output
-from visr.tasks import shelf
-from visr.tasks.task import Task
+from visr.commands import infer_compare, options, output
+from visr.storage import task_store
+from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
     from visr.api import Run
@@ -62,10 +62,10 @@ def run(args: list[str]) -> int:
     """Infer, save, and say how far to trust it."""
     chosen = options.parse(Options, args, "infer")
     from visr import api
-    from visr.tasks import sources
+    from visr.inference import dataset
 
     loaded = api.load(chosen.run, device=chosen.device)
-    if loaded.world is None or sources.is_general(chosen.reward):
+    if loaded.world is None or dataset.is_general(chosen.reward):
         return _by_comparison(loaded, chosen)
     options.refuse(
         chosen,
@@ -96,20 +96,20 @@ def _by_comparison(loaded: Run, chosen: Options) -> int:
     )
     if chosen.reward != "env":
         options.refuse(chosen, _GENERAL[:-1], "belongs to --reward env")
-    task, compared, played = comparison.infer(loaded, chosen)
+    task, compared, played = infer_compare.infer(loaded, chosen)
     path = _save(loaded, task, chosen)
     if chosen.json:
-        details = comparison.to_dict(compared, played)
+        details = infer_compare.to_dict(compared, played)
         output.emit({**task.to_dict(), **details, "file": str(path)})
     else:
-        comparison.show(loaded, task, compared, played, path)
+        infer_compare.show(loaded, task, compared, played, path)
     return 0
 
 
 def _save(loaded: Run, task: Task, chosen: Options) -> Path:
     given = chosen.out
-    path = shelf.place(loaded.directory, task, chosen.name) if given is None else Path(given)
-    return shelf.keep(task, path)
+    path = task_store.place(loaded.directory, task, chosen.name) if given is None else Path(given)
+    return task_store.keep(task, path)
 
 
 def _show(loaded: Run, task: Task, path: Path) -> None:
@@ -125,7 +125,7 @@ def _show(loaded: Run, task: Task, path: Path) -> None:
     ]
     output.table(f"task: {task.name}", rows)
     output.say(verdict(task))
-    output.say(comparison.next_step(loaded, path))
+    output.say(infer_compare.next_step(loaded, path))
 
 
 def verdict(task: Task) -> str:

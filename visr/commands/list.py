@@ -46,11 +46,14 @@ def _entries(what: str) -> list[tuple[str, str]]:
 
         return envs.list_envs()
     if what == "presets":
-        from visr import presets
+        from visr.config import presets
 
         return [(name, text) for name, (text, _) in presets.PRESETS.items()]
     if what == "models":
-        from visr import models
+        from visr.storage import pretrained_models
 
-        return [(f"{models.PREFIX}{name}", models.card(name).about) for name in models.names()]
+        return [
+            (f"{pretrained_models.PREFIX}{name}", pretrained_models.card(name).about)
+            for name in pretrained_models.names()
+        ]
     return _REWARDS

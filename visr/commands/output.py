@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from visr.errors import one_line
 
 if TYPE_CHECKING:
-    from visr.oversight import Observer, Status
+    from visr.training.progress import Observer, Status
 
 
 _UNBROKEN = 10_000

@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 
 from visr.commands import output
-from visr.reproduce.ledger import Ledger, Row
-from visr.reproduce.plan import Plan
-from visr.reproduce.runner import Attempt, Observer, steps_done
+from visr.paper.reproduce.ledger import Ledger, Row
+from visr.paper.reproduce.plan import Plan
+from visr.paper.reproduce.runner import Attempt, Observer, steps_done
 
 _EVERY = 1.0
 """Seconds between looks at the jobs' own files."""

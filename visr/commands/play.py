@@ -12,7 +12,7 @@ import tyro
 from visr.commands import options, output
 from visr.commands.evaluate import task_file
 from visr.errors import UserError
-from visr.tasks.task import Task
+from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
     from visr.api import Run
@@ -90,7 +90,7 @@ def _wanted(loaded: Run, task: str) -> tuple[np.ndarray, str]:
     d = loaded.config.agent.task_size
     kind, _, value = task.partition(":")
     if kind == "skill":
-        from visr.tasks.protocol import own_tasks
+        from visr.evaluation.two_phase import own_tasks
 
         seed = _integer(value, task, 0, 2**31 - 1)
         return own_tasks(loaded.config.agent, seed)(), task
@@ -117,7 +117,7 @@ def _integer(text: str, task: str, low: int, high: int) -> int:
 
 
 def _play(loaded: Run, chosen: Options, w: np.ndarray, name: str) -> list[tuple[float, int]]:
-    from visr.tasks import film
+    from visr.play import video as film
 
     config = loaded.config
     rates = film.FRAMES_PER_SECOND.items()

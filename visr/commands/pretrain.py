@@ -11,7 +11,6 @@ from typing import Annotated
 
 import tyro
 
-from visr import presets
 from visr.commands import options, output
 from visr.config import (
     GRID,
@@ -27,10 +26,11 @@ from visr.config import (
     RunConfig,
     TrainingConfig,
     field_names,
+    presets,
     trainable,
 )
 from visr.errors import UserError
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import tyro
 
-from visr import models
 from visr.commands import options, output
 from visr.errors import UserError
+from visr.storage import pretrained_models
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def run(args: list[str]) -> int:
         raise UserError(
             "The directory's name is empty; name a run, or . for the directory you are in."
         )
-    if models.is_model(chosen.run):
+    if pretrained_models.is_model(chosen.run):
         raise UserError(
             f"{chosen.run} comes without the record of its training, so there is nothing to draw; "
             f"`visr evaluate {chosen.run}` plays it, `visr explore {chosen.run}` shows its skills."

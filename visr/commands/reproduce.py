@@ -16,9 +16,10 @@ import tyro
 from visr.commands import options, output
 from visr.commands.plan_progress import progress
 from visr.errors import UserError, needing
-from visr.reproduce import estimate, lineup, plan
-from visr.reproduce.ledger import Ledger, locked
-from visr.reproduce.runner import Observer, Runner
+from visr.paper.reproduce import agents as lineup
+from visr.paper.reproduce import estimate, plan
+from visr.paper.reproduce.ledger import Ledger, locked
+from visr.paper.reproduce.runner import Observer, Runner
 
 _MOST_FREE_STEPS = 5_000_000
 
@@ -103,8 +104,8 @@ def run(args: list[str]) -> int:
 
 def _ray() -> ModuleType:
     with needing("ray", "cluster"):
-        from visr.reproduce import elsewhere
-    return elsewhere
+        from visr.paper.reproduce import ray_runner
+    return ray_runner
 
 
 def _elsewhere(

@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 import tyro
 
-from visr import models
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.run_dir import RunDir
-from visr.tasks import mixing
-from visr.tasks.task import Task
+from visr.inference import mixing
+from visr.storage import pretrained_models
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,11 @@ def _list(chosen: Options) -> None:
     if len(chosen.names) != 1:
         raise UserError("`visr task list` takes one run.")
     given = chosen.names[0]
-    run = RunDir(models.workplace(given)) if models.is_model(given) else RunDir.open(given)
+    run = (
+        RunDir(pretrained_models.workplace(given))
+        if pretrained_models.is_model(given)
+        else RunDir.open(given)
+    )
     tasks = {path.stem: Task.load(path) for path in run.task_files()}
     if chosen.json:
         output.emit({"tasks": {name: task.to_dict() for name, task in tasks.items()}})

@@ -1,9 +1,9 @@
 """Every choice a run can make: what there is, what it may be, and configurations as values."""
 
-from visr.config.consistency import largest_group
-from visr.config.limits import check as check_value
-from visr.config.limits import check_env
-from visr.config.sections import (
+from visr.config.bounds import check as check_value
+from visr.config.bounds import check_env
+from visr.config.check import largest_group
+from visr.config.fields import (
     ATARI,
     BASELINES,
     GRID,
@@ -22,7 +22,7 @@ from visr.config.sections import (
     RunConfig,
     TrainingConfig,
 )
-from visr.config.settings import (
+from visr.config.load import (
     field_names,
     finetune_settings,
     from_dict,

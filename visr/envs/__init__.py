@@ -14,16 +14,16 @@ from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from visr import games
+from visr import atari_games
 from visr.config import ATARI, GRID, MINATAR
 from visr.envs import modules
 from visr.envs.atari import AtariGames, unknown
-from visr.envs.grid import GridVectorEnv
+from visr.envs.grid.env import GridVectorEnv
+from visr.envs.grid.world import GridWorld
 from visr.envs.gym import GymEnvs
 from visr.envs.minatar import GAMES as MINATAR_GAMES
 from visr.envs.minatar import MinAtarGames
 from visr.envs.modules import trust
-from visr.envs.world import GridWorld
 from visr.errors import UserError
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ _DESCRIPTIONS = {
 if GRID not in gymnasium.registry:
     gymnasium.register(
         GRID,
-        entry_point="visr.envs.grid:make",
-        vector_entry_point="visr.envs.grid:make_vector",
+        entry_point="visr.envs.grid.env:make",
+        vector_entry_point="visr.envs.grid.env:make_vector",
     )
 
 
@@ -60,7 +60,7 @@ def list_envs() -> list[tuple[str, str]]:
             f"Atari, {game.num_actions} actions: a random player scores {game.random:,g}, "
             f"a human {game.human:,g}{missing}",
         )
-        for game in games.all_games()
+        for game in atari_games.all_games()
     ]
     missing = "" if importlib.util.find_spec("minatar") else "; needs visr[minatar]"
     minatar = [(id, f"MinAtar: 10 x 10 planes of objects{missing}") for id in MINATAR_GAMES]
@@ -172,4 +172,4 @@ def _import_known(id: str) -> None:
 
 
 def _unknown(id: str) -> str:
-    return unknown(id, {*gymnasium.registry, *(game.id for game in games.all_games())})
+    return unknown(id, {*gymnasium.registry, *(game.id for game in atari_games.all_games())})

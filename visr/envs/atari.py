@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike
 
-from visr import games
+from visr import atari_games
 from visr.config import ATARI, AtariConfig
 from visr.errors import UserError
 
@@ -127,7 +127,7 @@ def _rom(id: str) -> str:
     from ale_py import roms
 
     named = {f"{ATARI}{rom.title().replace('_', '')}-v5": rom for rom in roms.get_all_rom_ids()}
-    named |= {game.id: game.name for game in games.all_games()}
+    named |= {game.id: game.name for game in atari_games.all_games()}
     if id not in named:
         raise UserError(unknown(id, named))
     return named[id]

@@ -20,7 +20,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from visr.envs import guard
+from visr.envs import validation
 from visr.errors import UserError
 
 _MOST_ACTIONS = 1_000
@@ -54,7 +54,7 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
         """Start a new episode everywhere."""
         super().reset(seed=seed)
         seeds: Any = None if seed is None else drawn_seeds(seed, self.num_envs)
-        with guard.blaming(self._name):
+        with validation.blaming(self._name):
             observation, info = self.inner.reset(seed=seeds, options=options)
             observation = self.convert(observation)
         self._check(observation)
@@ -62,7 +62,7 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
 
     def step(self, actions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray, dict[str, Any]]:
         """Act everywhere; episodes that ended at the last step begin anew instead."""
-        with guard.blaming(self._name):
+        with validation.blaming(self._name):
             observation, reward, terminated, truncated, info = self.inner.step(
                 self.meanings[actions]
             )
@@ -71,9 +71,9 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
         return observation, reward, terminated, truncated, info
 
     def _check(self, observation: NDArray) -> None:
-        guard.refuse_broken_promises(self._name, self.single_observation_space, observation)
+        validation.refuse_broken_promises(self._name, self.single_observation_space, observation)
         if observation.dtype.kind == "f" and not self.is_tolerant:
-            guard.refuse_no_numbers(self._name, self.field_names, observation)
+            validation.refuse_no_numbers(self._name, self.field_names, observation)
 
     @property
     def _name(self) -> str:

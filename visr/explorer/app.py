@@ -15,11 +15,11 @@ from starlette.responses import Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from visr.explorer import answers, atlas, curves, export, live, painting
-from visr.explorer.guard import App, Guard
-from visr.explorer.inputs import Fields
+from visr.explorer import atlas, curves, export, live, painting, responses
+from visr.explorer.auth import App, Guard
 from visr.explorer.state import Explored
-from visr.tasks import expression
+from visr.explorer.validation import Fields
+from visr.inference import expression
 
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -48,7 +48,7 @@ def build(explored: Explored, *, token: str, host: str) -> App:
         Route("/api/atlas.html", pages.exported),
         WebSocketRoute("/api/live", pages.live),
     ]
-    app = Starlette(routes=routes, exception_handlers=answers.HANDLERS)
+    app = Starlette(routes=routes, exception_handlers=responses.HANDLERS)
     return Guard(app, token=token, host=host)
 
 
@@ -78,15 +78,15 @@ class Pages:
 
     async def facts(self, _: Request) -> Response:
         """What there is to know of the run."""
-        return answers.answer(await asyncio.to_thread(self._explored.facts))
+        return responses.answer(await asyncio.to_thread(self._explored.facts))
 
     async def progress(self, _: Request) -> Response:
         """How far training is."""
-        return answers.answer(await asyncio.to_thread(self._explored.progress))
+        return responses.answer(await asyncio.to_thread(self._explored.progress))
 
     async def curves(self, _: Request) -> Response:
         """Curves of training."""
-        return answers.answer(await asyncio.to_thread(curves.read, self._explored.run.directory))
+        return responses.answer(await asyncio.to_thread(curves.read, self._explored.run.directory))
 
     async def paint(self, request: Request) -> Response:
         """A stroke: its task and all that follows from it."""
@@ -149,7 +149,7 @@ class Pages:
         """The skills that are ready, but for those that the client has."""
         have = request.query_params.get("have", "0")
         first = int(have) if have.isascii() and have.isdecimal() and len(have) < 4 else 0
-        return answers.answer(await asyncio.to_thread(self._explored.atlas_so_far, first))
+        return responses.answer(await asyncio.to_thread(self._explored.atlas_so_far, first))
 
     async def exported(self, _: Request) -> Response:
         """The atlas as one file."""
@@ -173,4 +173,4 @@ class Pages:
         """Read the body, work in a thread, answer; with a lock, one at a time."""
         fields = Fields.parse(await request.body())
         async with lock or contextlib.nullcontext():
-            return answers.answer(await asyncio.to_thread(work, fields))
+            return responses.answer(await asyncio.to_thread(work, fields))

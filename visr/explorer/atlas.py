@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from visr.api import Run
 from visr.config import ATARI, GRID, MINATAR
+from visr.envs.grid import dynamic_programming
+from visr.evaluation import grid_benchmark
 from visr.explorer import painting, pictures
 from visr.ops import sphere
-from visr.tasks import exact, families
-from visr.tasks.stage import Stage
+from visr.play.session import Stage
 
 NUM_SKILLS = 12
 MOST_SKILLS = 48
@@ -112,8 +113,10 @@ def _play(stage: Stage, run: Run, w: Floats, seed: int) -> Skill:
 
 def _visits(run: Run, w: Floats) -> NDArray[np.float64]:
     world = painting.world(run)
-    policy = families.actions(run.visr, world, w[None].astype(np.float64), run.config.agent.gpi)[0]
-    return exact.visits(world.transitions, policy, world.start, painting.NUM_MOVES)
+    policy = grid_benchmark.actions(
+        run.visr, world, w[None].astype(np.float64), run.config.agent.gpi
+    )[0]
+    return dynamic_programming.visits(world.transitions, policy, world.start, painting.NUM_MOVES)
 
 
 def judge(atlas: Atlas) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from visr.disk.tables import read_rows
 from visr.errors import UserError
-from visr.run_dir import RunDir
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import read_rows
 
 _MOST_POINTS = 600
 

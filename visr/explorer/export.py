@@ -9,9 +9,9 @@ from typing import Any
 
 from visr.api import Run
 from visr.config import GRID
-from visr.disk.files import write_bytes
 from visr.explorer import atlas
 from visr.explorer.atlas import Atlas
+from visr.storage.files import write_bytes
 
 TOLD_APART = (
     "given one state of each of two skills, how often φ says which is whose "

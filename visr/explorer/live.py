@@ -16,10 +16,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from visr.api import Run
 from visr.errors import UserError
-from visr.explorer import answers, pictures
-from visr.explorer.inputs import Fields
+from visr.explorer import pictures, responses
 from visr.explorer.state import Explored
-from visr.tasks.stage import Stage
+from visr.explorer.validation import Fields
+from visr.play.session import Stage
 
 FASTEST = 240.0
 """Steps a second that may be asked for."""
@@ -110,7 +110,7 @@ class Show:
         }
         picture = stage.picture if stage.picture is not None else _image(stage.observation[0])
         content = b"" if picture is None else pictures.png(picture)
-        text = answers.encoded(head)
+        text = responses.encoded(head)
         return struct.pack("<I", len(text)) + text + content
 
     def close(self) -> None:

@@ -11,10 +11,12 @@ import torch
 from numpy.typing import NDArray
 
 from visr.api import Run
-from visr.envs.world import GridWorld
+from visr.envs.grid import dynamic_programming
+from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
-from visr.tasks import exact, expression, families, rewards
-from visr.tasks.task import Task
+from visr.evaluation import grid_benchmark
+from visr.inference import expression, rewards
+from visr.storage.records.task import Task
 
 MOST_CELLS = 4_096
 """Of a grid that can be painted: exact values of larger ones take longer than a stroke should."""
@@ -34,7 +36,7 @@ def judge(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
     began = time.perf_counter()
     grid = world(run)
     evaluation = run.evaluate(task, gpi=gpi)
-    visits = exact.visits(grid.transitions, evaluation.policy, grid.start, NUM_MOVES)
+    visits = dynamic_programming.visits(grid.transitions, evaluation.policy, grid.start, NUM_MOVES)
     return {
         "fraction_of_optimal": evaluation.fraction_of_optimal,
         "value": evaluation.value,
@@ -60,7 +62,7 @@ def _believed(run: Run, task: Task) -> Floats:
 
 def features(run: Run) -> list[list[float]]:
     """A map of every component of phi, [d, S]."""
-    return [rounded(row) for row in families.features(run.visr, world(run)).T]
+    return [rounded(row) for row in grid_benchmark.features(run.visr, world(run)).T]
 
 
 def preset(run: Run, text: str) -> Floats:

@@ -13,17 +13,17 @@ from PIL import Image
 
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.tasks import screens
-from visr.tasks.screens import Picture
+from visr.play import rendering
+from visr.play.rendering import Picture
 
 _WIDEST = 160
 """Pixels of a thumbnail."""
 
 
-def screen_of(config: RunConfig) -> screens.Screen | None:
+def screen_of(config: RunConfig) -> rendering.Screen | None:
     """What shows the environment, or nothing where it cannot draw itself."""
     try:
-        return screens.screen(config)
+        return rendering.screen(config)
     except UserError:
         return None
 

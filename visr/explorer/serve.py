@@ -12,9 +12,9 @@ from pathlib import Path
 import uvicorn
 
 from visr.errors import UserError
-from visr.explorer import app, warm
-from visr.explorer.inputs import MOST_BYTES
+from visr.explorer import app, warmup
 from visr.explorer.state import Explored
+from visr.explorer.validation import MOST_BYTES
 
 TOKEN_VARIABLE = "VISR_EXPLORER_TOKEN"
 """A token of one's own, so that pages survive a restart; not an option, as others can read command lines."""
@@ -35,7 +35,7 @@ class Server:
     ) -> None:
         self.token = _token()
         self.explored = Explored(run, device)
-        warm.up(self.explored.run)
+        warmup.up(self.explored.run)
         self._socket = listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
         config = uvicorn.Config(

@@ -13,7 +13,7 @@ from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
-from visr.explorer.wishes import Wishes
+from visr.explorer.task_requests import Wishes
 
 _MOST_SHOWS = 8
 

@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from visr.config import FinetuneConfig
-from visr.disk.files import write_tensors, writing
-from visr.disk.tables import append_rows
 from visr.errors import UserError
 from visr.finetuning.plan import ANEW
-from visr.oversight import Observer, Status, Stopped
-from visr.run_dir import RunDir
+from visr.finetuning.q_learner import FineTuner
+from visr.storage.files import write_tensors, writing
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import append_rows
 from visr.training import checkpoint
-from visr.training.finetune import FineTuner
 from visr.training.learner import within
+from visr.training.progress import Observer, Status, Stopped
 
 _LOG_EVERY = 2_000
 _COLUMNS = ("loss", "reward", "return")

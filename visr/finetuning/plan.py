@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visr.config import GRID, FinetuneConfig, RunConfig
-from visr.disk.files import read_json, write_json
 from visr.errors import UserError
-from visr.run_dir import RunDir
-from visr.tasks.task import Task
+from visr.storage.files import read_json, write_json
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir
 
 FORMAT = 1
 ANEW = "restore it from a copy, or fine-tune anew"

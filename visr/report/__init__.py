@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from visr.report.publication import write as write_run
-from visr.run_dir import RunDir
+from visr.report.build import write as write_run
+from visr.storage.run_dir import RunDir
 
 __all__ = ["write", "write_run"]
 
@@ -14,7 +14,7 @@ __all__ = ["write", "write_run"]
 def write(path: Path, out: Path | None = None) -> dict[str, Any]:
     """The report of a run, or of all the runs below a directory that is none itself."""
     if Path(path).is_dir() and not RunDir(path).config_file.exists():
-        from visr.report import collection
+        from visr.paper import suite
 
-        return collection.write(Path(path), out)
+        return suite.write(Path(path), out)
     return write_run(Path(path), out)

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 
 from visr.report import style
-from visr.report.load import Columns, Floats
+from visr.report.read import Columns, Floats
 
 METRICS = {
     "psi_loss": "Error of ψ",

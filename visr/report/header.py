@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from visr.config import ATARI
-from visr.report import elements, recipe, style
-from visr.report.elements import text
-from visr.report.load import Record
+from visr.envs.grid.dynamic_programming import GAMMA
+from visr.inference.rewards import FAMILY_SIZE
+from visr.report import commands as recipe
+from visr.report import html as elements
+from visr.report import style
+from visr.report.html import text
 from visr.report.phase_two import Condition, PhaseTwo
-from visr.tasks.exact import GAMMA
-from visr.tasks.rewards import FAMILY_SIZE
+from visr.report.read import Record
 
 _KINDS = {"_gpi": "with GPI", "": "without GPI", "_planned": "planned on φ·w"}
 

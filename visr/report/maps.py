@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from visr.report import style
-from visr.report.load import Floats, Portrait
-from visr.tasks.evaluation import Evaluation
+from visr.report.read import Floats, Portrait
+from visr.storage.records.evaluation import Evaluation
 
 Bools = NDArray[np.bool_]
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from visr.config import SECTIONS
-from visr.report import elements, header, played, recipe, style
-from visr.report.elements import text
-from visr.report.load import Record, SavedTask
-from visr.report.pictures import Picture
+from visr.report import commands as recipe
+from visr.report import episodes_page, header, style
+from visr.report import html as elements
+from visr.report.figures import Picture
+from visr.report.html import text
+from visr.report.read import Record, SavedTask
 from visr.report.stylesheet import CSS
 
 Pictures = dict[str, Picture]
@@ -71,7 +73,7 @@ def _tuned(record: Record, pictures: Pictures) -> list[str]:
     """Where weights went on to change, for one task."""
     return [
         _worth(record),
-        (_tasks(record, pictures) if record.is_grid else played.tasks(record)),
+        (_tasks(record, pictures) if record.is_grid else episodes_page.tasks(record)),
         _training(record, pictures),
     ]
 
@@ -97,9 +99,9 @@ def _worth(record: Record) -> str:
 def _elsewhere(record: Record, pictures: Pictures) -> list[str]:
     """Where only playing tells."""
     return [
-        played.phase_two(record, pictures.get("phase two")),
-        played.online(record, pictures.get("online")),
-        played.tasks(record),
+        episodes_page.phase_two(record, pictures.get("phase two")),
+        episodes_page.online(record, pictures.get("online")),
+        episodes_page.tasks(record),
         _training(record, pictures),
     ]
 
@@ -132,7 +134,7 @@ def _training(record: Record, pictures: Pictures) -> str:
     title = "Training"
     if "training" in pictures:
         figure = elements.figure(pictures["training"], wide=True)
-        return elements.section(title, *played.warnings(record), figure)
+        return elements.section(title, *episodes_page.warnings(record), figure)
     return elements.section(title, _lacking(record, "There are no training curves"))
 
 
@@ -209,7 +211,7 @@ def _here_and_default(value: Any, default: Any) -> tuple[str, str]:
 def _commands(record: Record) -> str:
     lines = [
         recipe.pretrain(record),
-        *(_grid_commands if record.is_grid else played.commands)(record),
+        *(_grid_commands if record.is_grid else episodes_page.commands)(record),
     ]
     lines.append(recipe.report(record))
     words = "The first command makes the same run again, whatever the presets become."
@@ -217,7 +219,7 @@ def _commands(record: Record) -> str:
     if not record.is_grid:
         made += [
             "<p>And what can be done with it:</p>\n",
-            elements.commands(played.next_steps(record)),
+            elements.commands(episodes_page.next_steps(record)),
         ]
     return elements.section("How it was made", *made)
 

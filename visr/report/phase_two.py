@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from visr.disk.files import read_json
 from visr.errors import UserError, encodable
+from visr.storage.files import read_json
 
 FORMAT = 1  # as are the names below: of visr.tasks, which cannot be asked without torch
 UNTRAINED = "random policy"

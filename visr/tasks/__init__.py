@@ -1,1 +1,1 @@
-"""The rewarded phase: a user's reward, what it is worth exactly, and the task it becomes."""
+"""Old module names that snippets copied from the explorer still import."""

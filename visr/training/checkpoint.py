@@ -14,11 +14,11 @@ import safetensors
 import safetensors.torch
 from torch import Tensor, nn
 
-from visr.disk import seal
-from visr.disk.files import write_tensors
 from visr.errors import UserError
-from visr.run_dir import FORMAT, RunDir
-from visr.training import health
+from visr.storage import checksums
+from visr.storage.files import write_tensors
+from visr.storage.run_dir import FORMAT, RunDir
+from visr.training import diagnostics
 from visr.training.learner import within
 
 log = logging.getLogger("visr")
@@ -26,7 +26,7 @@ log = logging.getLogger("visr")
 
 def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_steps: int) -> Path:
     """Write the checkpoint of that age, if its weights are numbers; then let go of all but the last two."""
-    health.refuse_broken(within(tensors, "learner."), num_steps)
+    diagnostics.refuse_broken(within(tensors, "learner."), num_steps)
     path = run.checkpoint(num_steps)
     metadata = {
         "visr": json.dumps({"format": FORMAT, **counts}, sort_keys=True),
@@ -53,7 +53,7 @@ class Sound(NamedTuple):
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     """Tensors and counts of a checkpoint; damage is a UserError."""
     try:
-        seal.check(path)
+        checksums.check(path)
         with safetensors.safe_open(str(path), framework="pt") as file:
             counts = dict(json.loads((file.metadata() or {})["visr"]))
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -71,7 +71,7 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
 def tensors(path: Path, way_out: str) -> dict[str, Tensor]:
     """A sealed file of nothing but tensors; damage is a UserError that ends with the way out."""
     try:
-        seal.check(path)
+        checksums.check(path)
         return safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}); {way_out}.") from None

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
-from visr.agents.roster import Agent
+from visr.agents.registry import Agent
 from visr.agents.visr import Visr
 from visr.types import Unroll
 

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from visr import envs
-from visr.agents import roster
+from visr.agents import registry
 from visr.config import RunConfig
-from visr.ops.seeds import derived
+from visr.ops.rng import derived
 from visr.training import devices
-from visr.training.crew import muster, spec_of
-from visr.training.intake import Intake
+from visr.training.actor_pool import muster, spec_of
+from visr.training.batch_queue import Intake
 from visr.training.learner import Learner, Partners, within
-from visr.training.online import OnlineEvaluation
+from visr.training.online_evaluation import OnlineEvaluation
 from visr.types import EnvSpec
 
 
@@ -45,7 +45,7 @@ class TrainingLoop(Protocol):
     """The cluster's address; empty on one machine."""
 
     @property
-    def agent(self) -> roster.Agent:
+    def agent(self) -> registry.Agent:
         """The networks as they are now."""
         ...
 
@@ -202,16 +202,16 @@ class Loop:
             self.online.restart(self.num_steps)
 
 
-def new_agent(config: RunConfig, spec: EnvSpec) -> roster.Agent:
+def new_agent(config: RunConfig, spec: EnvSpec) -> registry.Agent:
     """An agent whose initial weights depend on nothing but the seed."""
     seed = derived(config.training.seed, 0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return roster.new(config.agent, spec)
+        return registry.new(config.agent, spec)
 
 
 def new_learner(
-    config: RunConfig, agent: roster.Agent, partners: Partners | None = None
+    config: RunConfig, agent: registry.Agent, partners: Partners | None = None
 ) -> Learner:
     """The learner that a configuration describes, alone or with others that share its batches."""
     return Learner(

@@ -7,7 +7,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from visr.training.intake import joined
+from visr.training.batch_queue import joined
 from visr.types import Unroll
 
 

@@ -1,0 +1,241 @@
+"""Datasets of observations and rewards, from hands that are not trusted."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from visr import envs
+from visr.agents.visr import Visr
+from visr.envs.episodes import Episode
+from visr.errors import UserError
+from visr.evaluation.two_phase import Rewarded
+from visr.inference import compare, dataset
+from visr.training.actor_pool import spec_of
+from visr.training.loop import new_agent
+
+
+def untrained(tiny: Any, env: str) -> Visr:
+    config = tiny(env=env, hidden_sizes=(8, 8), num_features=3)
+    agent = new_agent(config, spec_of(envs.make_vec(config, 1)))
+    assert isinstance(agent, Visr)
+    return agent
+
+
+@pytest.fixture
+def agent(tiny: Any) -> Visr:
+    return untrained(tiny, "CartPole-v1")
+
+
+@pytest.fixture
+def lake(tiny: Any) -> Visr:
+    return untrained(tiny, "FrozenLake-v1")
+
+
+def good(count: int = 250) -> dict[str, Any]:
+    random = np.random.default_rng(0)
+    return {
+        "observations": random.normal(size=(count, 4)),
+        "rewards": random.integers(0, 3, size=count),
+    }
+
+
+def written(tmp_path: Path, arrays: dict[str, Any], save: Any = np.savez) -> Path:
+    save(tmp_path / "data.npz", **arrays)
+    return tmp_path / "data.npz"
+
+
+# --- good ones
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_dataset_becomes_features_and_rewards(agent: Visr, tmp_path: Path, save: Any):
+    arrays = good()
+    found = dataset.from_dataset(written(tmp_path, arrays, save), agent)
+    expected = dataset.features(agent, arrays["observations"].astype(np.float32))
+    assert np.array_equal(found.phi, expected)
+    assert np.array_equal(found.reward, arrays["rewards"])
+    assert found.reward.dtype == np.float64
+    assert found.episode.tolist() == [0] * 100 + [1] * 100 + [2] * 50  # so many steps count as one
+    assert found.tried == []
+    assert compare.compare(found).num_steps == 250
+
+
+def test_episodes_may_be_told(agent: Visr, tmp_path: Path):
+    arrays = good(4) | {"episodes": np.array([7, 7, 2, 2], np.uint8)}
+    assert dataset.from_dataset(written(tmp_path, arrays), agent).episode.tolist() == [7, 7, 2, 2]
+
+
+def test_states_make_datasets_too(lake: Visr, tmp_path: Path):
+    arrays = {"observations": np.array([0, 15, 3], np.int32), "rewards": np.array([0.0, 1, 0])}
+    found = dataset.from_dataset(written(tmp_path, arrays), lake)
+    assert np.array_equal(found.phi, dataset.features(lake, np.array([0, 15, 3])))
+
+
+def test_features_of_many_are_the_features_of_few(
+    agent: Visr, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    observations = np.random.default_rng(0).normal(size=(103, 4)).astype(np.float32)
+    at_once = dataset.features(agent, observations)
+    monkeypatch.setattr(dataset, "_AT_ONCE", 10)
+    assert np.allclose(dataset.features(agent, observations), at_once, atol=1e-6)
+    assert at_once.shape == (103, 3)
+    assert dataset.features(agent, observations[:0]).shape == (0, 3)
+
+
+# --- bad ones
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"rewards": None}, "has no array `rewards`"),
+        ({"observations": None}, "has no array `observations`"),
+        ({"rewards": np.zeros(3)}, r"rewards of shape \(3,\); this run needs \[N, 4\] and \[N\]"),
+        ({"rewards": np.zeros((250, 1))}, r"rewards of shape \(250, 1\)"),
+        ({"rewards": np.float64(1)}, r"rewards of shape \(\)"),
+        ({"observations": np.zeros((250, 5))}, r"observations of shape \(250, 5\)"),
+        ({"observations": np.zeros(250)}, r"observations of shape \(250,\)"),
+        ({"observations": np.zeros((250, 4), "U3")}, "other than numbers"),
+        ({"rewards": np.zeros(250, complex)}, "other than numbers"),
+        ({"episodes": np.zeros(3, int)}, "`episodes` must be a whole number"),
+        ({"episodes": np.zeros(250)}, "`episodes` must be a whole number"),
+        ({"rewards": np.array([None] * 250)}, "not an .npz file of plain arrays"),
+        ({"observations": np.array([{}] * 250)}, "not an .npz file of plain arrays"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(
+    agent: Visr, tmp_path: Path, change: dict[str, Any], words: str
+):
+    arrays = {name: array for name, array in (good() | change).items() if array is not None}
+    with pytest.raises(UserError, match=words) as refused:
+        dataset.from_dataset(written(tmp_path, arrays), agent)
+    assert "\n" not in str(refused.value)
+
+
+def test_nothing_is_unpickled(agent: Visr, tmp_path: Path):
+    class Trap:
+        def __reduce__(self) -> Any:
+            return (Path.touch, (tmp_path / "sprung",))
+
+    arrays = good() | {"rewards": np.array([Trap()], dtype=object)}
+    with pytest.raises(UserError, match="plain arrays"):
+        dataset.from_dataset(written(tmp_path, arrays), agent)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    "observations", [[0, 16, 3], [0, -1, 3], [0.0, 1.0, 2.0], [True, False, True]]
+)
+def test_states_that_do_not_exist_are_refused(lake: Visr, tmp_path: Path, observations: Any):
+    arrays = {"observations": np.array(observations), "rewards": np.array([0.0, 1, 0])}
+    with pytest.raises(UserError, match="whole numbers from 0 to 15"):
+        dataset.from_dataset(written(tmp_path, arrays), lake)
+
+
+def test_observations_that_are_no_numbers_end_in_a_sentence(agent: Visr, tmp_path: Path):
+    arrays = good()
+    arrays["observations"][3, 1] = np.nan
+    with pytest.raises(UserError, match="NaN"):
+        compare.compare(dataset.from_dataset(written(tmp_path, arrays), agent))
+
+
+def test_a_file_that_is_missing_or_no_zip_is_a_sentence(agent: Visr, tmp_path: Path):
+    with pytest.raises(UserError, match="Cannot read"):
+        dataset.from_dataset(tmp_path / "nowhere.npz", agent)
+    with pytest.raises(UserError, match="Cannot read"):
+        dataset.from_dataset(tmp_path, agent)
+    for content in (b"", b"not a zip", b"PK\x03\x04 almost"):
+        (tmp_path / "data.npz").write_bytes(content)
+        with pytest.raises(UserError, match=r"is not an \.npz file"):
+            dataset.from_dataset(tmp_path / "data.npz", agent)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_no_damaged_byte_is_worse_than_a_sentence(agent: Visr, tmp_path: Path, save: Any):
+    path = written(tmp_path, good(40), save)
+    whole = path.read_bytes()
+    random = np.random.default_rng(0)
+    refused: list[str] = []
+    for place in random.integers(len(whole), size=150):
+        spoilt = bytearray(whole)
+        spoilt[place] ^= int(random.integers(1, 256))
+        path.write_bytes(spoilt)
+        try:
+            dataset.from_dataset(path, agent)
+        except UserError as error:
+            refused.append(str(error))
+    assert len(refused) > 100
+    assert not any("\n" in sentence for sentence in refused)
+
+
+def test_an_archive_with_a_password_is_a_sentence(agent: Visr, tmp_path: Path):
+    path = written(tmp_path, good(3))
+    content = bytearray(path.read_bytes())
+    for mark, flags in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
+        place = -1
+        while (place := content.find(mark, place + 1)) >= 0:
+            content[place + flags] |= 1
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=r"is not an \.npz file"):
+        dataset.from_dataset(path, agent)
+
+
+def test_a_file_that_would_unpack_beyond_all_bounds_is_refused_unopened(
+    agent: Visr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path = written(tmp_path, {"observations": np.zeros((9_000, 4)), "rewards": np.zeros(9_000)})
+    monkeypatch.setattr(
+        dataset, "_LARGEST", 300_000
+    )  # they are 9,000 * 5 * 8 bytes and two headers
+
+    def opened(*_: Any, **__: Any) -> Any:
+        raise AssertionError("it was opened")
+
+    monkeypatch.setattr(zipfile.ZipFile, "open", opened)
+    with pytest.raises(UserError, match="would unpack to more than 300,000 bytes"):
+        dataset.from_dataset(path, agent)
+
+
+def test_an_array_that_claims_more_than_it_holds_is_a_sentence(agent: Visr, tmp_path: Path):
+    header = io.BytesIO()
+    shape = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 4)}
+    np.lib.format.write_array_header_1_0(header, shape)
+    with zipfile.ZipFile(tmp_path / "data.npz", "w") as archive:
+        archive.writestr("observations.npy", header.getvalue() + bytes(64))
+        archive.writestr("rewards.npy", header.getvalue() + bytes(64))
+    with pytest.raises(UserError, match=r"is not an \.npz file"):
+        dataset.from_dataset(tmp_path / "data.npz", agent)
+
+
+# --- the environment's own rewards, and tasks
+
+
+def test_an_environments_rewards_are_fitted_clipped_and_searched_raw():
+    w = np.array([1, 0, 0], np.float32)
+    phi = np.eye(3, dtype=np.float32)
+    seen = Rewarded(
+        [Episode(w, 7.0, 3, True)], phi, np.array([5, -3, 0.5], np.float32), np.zeros(3, int)
+    )
+    clipped, raw = (dataset.from_environment(seen, clip) for clip in (True, False))
+    assert clipped.reward.tolist() == [1, -1, 0.5]
+    assert raw.reward.tolist() == [5, -3, 0.5]
+    assert clipped.tried[0][1] == raw.tried[0][1] == 7
+
+
+def test_a_task_keeps_what_speaks_for_it(agent: Visr, tmp_path: Path):
+    compared = compare.compare(dataset.from_dataset(written(tmp_path, good()), agent))
+    answer = compared.answers["ridge"]
+    task = dataset.task_of(answer, compared, "mine", "CartPole-v1")
+    assert (task.name, task.env, task.method) == ("mine", "CartPole-v1", answer.method)
+    assert np.array_equal(task.w, answer.w)
+    assert (task.num_steps, task.num_rewarded) == (250, compared.num_rewarded)
+    # 90 % of a normal distribution lie within 1.645 deviations
+    assert np.allclose(task.standard_error * 2 * 1.645, answer.interval[1] - answer.interval[0])
+    assert isinstance(agent.spec.observation_space, spaces.Box)

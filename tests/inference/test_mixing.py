@@ -1,0 +1,192 @@
+"""Tasks as values: sums of them, angles between them, and the command line's words for both."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.test_cli import visr
+from visr.errors import UserError
+from visr.inference import mixing
+from visr.storage.files import read_json
+from visr.storage.records.task import Task
+
+EAST, NORTH = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
+
+
+def task(w: Any, name: str = "some", env: str = "CartPole-v1", **fields: Any) -> Task:
+    known: dict[str, Any] = {
+        "r_squared": 0.5,
+        "condition_number": 2.0,
+        "standard_error": np.full(len(w), 0.1),
+        "num_steps": 100,
+        "num_rewarded": 10,
+    }
+    return Task(name, env, np.asarray(w, dtype=np.float64), "by hand", **(known | fields))
+
+
+# --- mixing
+
+
+def test_a_mixture_is_the_weighted_sum_at_unit_length():
+    mixed = mixing.mix([(task(EAST, "east"), 3.0), (task(NORTH, "north"), 4.0)])
+    assert np.allclose(mixed.w, [0.6, 0.8, 0])
+    assert mixed.name == "3 east + 4 north"
+    assert (mixed.method, mixed.env) == ("mixed of 2 tasks", "CartPole-v1")
+    assert (mixed.num_steps, mixed.num_rewarded) == (200, 20)
+    # errors add like independent ones: sqrt((3 * .1)^2 + (4 * .1)^2) / 5 = .1
+    assert np.allclose(mixed.standard_error, 0.1)
+
+
+def test_only_the_proportions_of_weights_matter_and_minus_means_away_from():
+    east, north = task(EAST), task(NORTH)
+    once, tenfold = (mixing.mix([(east, k), (north, 2 * k)]).w for k in (1.0, 10.0))
+    assert np.allclose(once, tenfold)
+    assert np.allclose(mixing.mix([(east, -2.0)], "away").w, -EAST)
+    assert mixing.mix([(east, -2.0)], "away").name == "away"
+    assert np.allclose(mixing.mix([(east, 1.0), (north, 0.0)]).w, EAST)
+
+
+def test_an_error_too_large_for_a_number_is_unknown_and_nobody_is_warned(tmp_path: Path):
+    odd = task(EAST, standard_error=np.full(3, 1e308))
+    mixed = mixing.mix([(odd, 5.0)])
+    assert np.isinf(mixed.standard_error).all()
+    mixed.save(tmp_path / "mixed.json")
+    assert np.isinf(Task.load(tmp_path / "mixed.json").standard_error).all()
+
+
+def test_rewards_that_are_known_are_mixed_too():
+    some, other = (task(EAST, reward=np.array(values)) for values in ([1.0, 0], [0, 1.0]))
+    mixed = mixing.mix([(some, 2.0), (other, -1.0)])
+    assert mixed.reward is not None
+    assert mixed.reward.tolist() == [2, -1]
+    assert mixing.mix([(some, 2.0), (task(NORTH), 1.0)]).reward is None
+    longer = task(NORTH, reward=np.ones(3))
+    assert mixing.mix([(some, 2.0), (longer, 1.0)]).reward is None
+
+
+def test_an_error_that_is_not_known_stays_unknown_unless_it_has_no_weight():
+    unknown = task(NORTH, standard_error=np.full(3, math.inf))
+    assert np.isinf(mixing.mix([(task(EAST), 1.0), (unknown, 1.0)]).standard_error).all()
+    assert np.isfinite(mixing.mix([(task(EAST), 1.0), (unknown, 0.0)]).standard_error).all()
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([], "nothing to mix"),
+        ([(task(EAST), 1.0), (task(-EAST), 1.0)], "cancel each other out"),
+        ([(task(EAST), 0.0)], "cancel each other out"),
+        ([(task(EAST), 1.0), (task(NORTH, env="Taxi-v4"), 1.0)], "only tasks of one run"),
+        ([(task(EAST), 1.0), (task([1.0, 0]), 1.0)], "only tasks of one run"),
+        ([(task(EAST), math.nan)], "must be a number"),
+        ([(task(EAST), math.inf)], "must be a number"),
+        ([(task(EAST), 2e6)], "must be a number"),
+    ],
+)
+def test_what_makes_no_mixture_is_a_sentence(parts: Any, words: str):
+    with pytest.raises(UserError, match=words):
+        mixing.mix(parts)
+
+
+def test_a_mixture_can_be_saved_and_loaded(tmp_path: Path):
+    mixed = mixing.mix([(task(EAST), 1.0), (task(NORTH), 1.0)])
+    mixed.save(tmp_path / "mixed.json")
+    assert np.array_equal(Task.load(tmp_path / "mixed.json").w, mixed.w)
+
+
+# --- comparing
+
+
+def test_a_cosine_says_how_much_two_tasks_have_in_common():
+    assert mixing.cosine(task(EAST), task(EAST)) == 1
+    assert mixing.cosine(task(EAST), task(NORTH)) == 0
+    assert mixing.cosine(task(EAST), task(-EAST)) == -1
+    assert mixing.cosine(task(EAST), task([0.6, 0.8, 0])) == pytest.approx(0.6)
+    with pytest.raises(UserError, match="cannot be compared"):
+        mixing.cosine(task(EAST), task([1.0, 0]))
+
+
+# --- visr task
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for name, w in {"east": EAST, "north": NORTH, "west": -EAST}.items():
+        task(w, name).save(tmp_path / f"{name}.json")
+    task(EAST, "taxi", "Taxi-v4").save(tmp_path / "taxi.json")
+    return tmp_path
+
+
+def test_mixing_on_the_command_line(files: Path):
+    out = files / "new" / "mixed.json"
+    parts = (files / "east.json", "0.6", files / "north.json", "-0.8")
+    answer = visr("task", "mix", *parts, "--out", out, "--name", "both")
+    assert answer.code == 0
+    assert "task: both" in answer.out
+    for words in ("cosine with east", "+0.600", "cosine with north", "-0.800", str(out)):
+        assert words in answer.out
+    assert np.allclose(Task.load(out).w, [0.6, -0.8, 0])
+    again = visr("task", "mix", *parts, "--out", out, "--name", "both", "--json").json
+    assert again == read_json(out) | {"file": str(out)}
+
+
+def test_comparing_on_the_command_line(files: Path):
+    paths = [str(files / f"{name}.json") for name in ("east", "north", "west")]
+    answer = visr("task", "compare", *paths)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.count("-1.000") == 2
+    cosines = visr("task", "compare", *paths, "--json").json["cosines"]
+    assert [list(cosines[a].values()) for a in paths] == [[1, 0, -1], [0, 1, 0], [-1, 0, 1]]
+
+
+def test_listing_on_the_command_line(trained: Path, tmp_path: Path):
+    run = Path(shutil.copytree(trained, tmp_path / "run"))
+    assert visr("task", "list", run).err == "No tasks yet; `visr infer` makes one.\n"
+    assert visr("task", "list", run, "--json").json == {"tasks": {}}
+    visr("infer", run, "--reward", "goal:2,3")
+    visr("evaluate", run, "goal-2-3")  # its evaluation is no task
+    shown = visr("task", "list", run)
+    assert (shown.code, shown.err) == (0, "")
+    assert "goal:2,3" in shown.out
+    listed = visr("task", "list", run, "--json").json["tasks"]
+    assert list(listed) == ["goal-2-3"]
+    assert listed["goal-2-3"] == read_json(run / "tasks" / "goal-2-3.json")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("list",), "takes one run"),
+        (("list", "a", "b"), "takes one run"),
+        (("list", "nowhere"), "There is no run at nowhere"),
+        (("list", "nowhere", "--out", "x.json"), "belong to `visr task mix`"),
+        (("mix", "--out", "x.json"), "takes pairs"),
+        (("mix", "east.json", "1", "north.json", "--out", "x.json"), "takes pairs"),
+        (("mix", "east.json", "1"), "add --out C.json"),
+        (("mix", "east.json", "much", "--out", "x.json"), "'much' is no weight"),
+        (("mix", "east.json", "nan", "--out", "x.json"), "must be a number"),
+        (("mix", "nobody.json", "1", "--out", "x.json"), "nobody.json"),
+        (("mix", "east.json", "1", "west.json", "1", "--out", "x.json"), "cancel each other out"),
+        (("mix", "east.json", "1", "taxi.json", "1", "--out", "x.json"), "only tasks of one run"),
+        (("compare", "east.json"), "two or more"),
+        (("compare", "east.json", "nobody.json"), "nobody.json"),
+        (("compare", "east.json", "north.json", "--name", "x"), "belong to `visr task mix`"),
+        (("join", "east.json"), "task --help"),
+        ((), "task --help"),
+    ],
+)
+def test_wrong_arguments_end_in_one_sentence(
+    files: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
+):
+    monkeypatch.chdir(files)
+    answer = visr("task", *arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.count("\n") == 1
+    assert words in answer.err
+    assert not (files / "x.json").exists()

@@ -1,0 +1,258 @@
+"""The reward-free sample of a run: what is in it, what can be asked of it, and what damage does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import safetensors.numpy
+from gymnasium import spaces
+
+import visr as library
+from visr import envs
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.envs.gym import GymEnvs
+from visr.errors import UserError
+from visr.inference import dataset, recording
+from visr.inference.recording import Recording
+from visr.training.actor_pool import spec_of
+from visr.training.loop import new_agent
+
+KEPT = ("before", "action", "reached", "phi", "episode")
+
+
+def settings(tiny: Any, env: str = "CartPole-v1", **fields: Any) -> RunConfig:
+    small = {"hidden_sizes": (8, 8), "num_features": 3, "unroll_length": 8, "recorded_steps": 150}
+    return tiny(env=env, **small, **fields)
+
+
+def untrained(config: RunConfig) -> Visr:
+    agent = new_agent(config, spec_of(envs.make_vec(config, 1)))
+    assert isinstance(agent, Visr)
+    return agent
+
+
+@pytest.fixture
+def config(tiny: Any) -> RunConfig:
+    return settings(tiny)
+
+
+@pytest.fixture
+def agent(config: RunConfig) -> Visr:
+    return untrained(config)
+
+
+def same(a: Recording, b: Recording) -> bool:
+    arrays = all(np.array_equal(getattr(a, name), getattr(b, name)) for name in KEPT)
+    return arrays and a.names == b.names
+
+
+# --- recording
+
+
+def test_as_many_steps_as_asked_for_each_with_what_followed(config: RunConfig, agent: Visr):
+    kept = recording.record(agent, config, 150)
+    assert kept.before.shape == kept.reached.shape == (150, 4)
+    assert kept.action.shape == kept.episode.shape == (150,)
+    assert set(kept.action) <= {0, 1}
+    assert kept.names == ["position", "velocity", "angle", "angular_velocity"]
+    for episode in np.unique(kept.episode):  # a step begins where the last one led
+        steps = kept.episode == episode
+        assert np.array_equal(kept.before[steps][1:], kept.reached[steps][:-1])
+        assert np.abs(kept.before[steps][0]).max() <= 0.05  # where CartPole begins
+    # position' = position + 0.02 velocity, as CartPole defines it
+    moved = kept.before[:, 0] + 0.02 * kept.before[:, 1]
+    assert np.allclose(kept.reached[:, 0], moved, atol=1e-6)
+    assert np.allclose(np.linalg.norm(kept.phi, axis=1), 1)
+    assert np.allclose(kept.phi, dataset.features(agent, kept.reached), atol=1e-6)
+
+
+def test_the_seed_decides_everything(config: RunConfig, agent: Visr):
+    first, again, other = (recording.record(agent, config, 100, seed) for seed in (1, 1, 2))
+    assert same(first, again)
+    assert not same(first, other)
+
+
+def test_no_reward_is_looked_at_or_kept(
+    config: RunConfig, agent: Visr, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    seen = recording.record(agent, config, 100)
+    step = GymEnvs.step
+
+    def blinded(self: GymEnvs, actions: Any) -> Any:
+        observation, reward, *rest = step(self, actions)
+        return observation, np.full_like(reward, np.nan), *rest
+
+    monkeypatch.setattr(GymEnvs, "step", blinded)
+    assert same(seen, recording.record(agent, config, 100))
+    recording.save(tmp_path / "kept.safetensors", seen)
+    arrays = safetensors.numpy.load_file(tmp_path / "kept.safetensors")
+    assert set(arrays) == set(KEPT)
+
+
+def test_states_can_be_recorded_too(tiny: Any):
+    config = settings(tiny, "FrozenLake-v1")
+    kept = recording.record(untrained(config), config, 60)
+    assert kept.before.shape == kept.reached.shape == (60,)
+    assert kept.names == ["state"]
+    assert np.array_equal(kept.rewards("state == 4"), kept.reached == 4)
+
+
+def test_images_and_what_is_too_large_are_not_kept():
+    assert recording.is_possible(spaces.Discrete(500), 10**9)
+    assert recording.is_possible(spaces.Box(-1, 1, (4,)), 100_000)
+    assert not recording.is_possible(spaces.Box(-1, 1, (4_000,)), 100_000)  # 3.2 GB
+    assert not recording.is_possible(spaces.Box(0, 1, (4, 10, 10), np.uint8), 10)
+
+
+# --- asking
+
+
+@pytest.fixture
+def by_hand() -> Recording:
+    """Three steps of two numbers."""
+    before = np.array([[0, 1], [2, 3], [4, 5]], np.float32)
+    return Recording(
+        before,
+        np.array([1, 0, 1]),
+        before + 2,
+        np.eye(3, dtype=np.float32),
+        np.arange(3),
+        ["x", "y"],
+    )
+
+
+def test_names_are_of_what_was_reached_and_before_of_what_was_left(by_hand: Recording):
+    assert by_hand.rewards("x").tolist() == [2, 4, 6]
+    assert by_hand.rewards("y - before_y").tolist() == [2, 2, 2]
+    assert by_hand.rewards("before_x > 1 and action == 1").tolist() == [0, 0, 1]
+    with pytest.raises(UserError, match="'z' is unknown: known are pi, x, y, before_x"):
+        by_hand.rewards("z > 1")
+
+
+def test_an_expression_and_a_function_agree(config: RunConfig, agent: Visr):
+    kept = recording.record(agent, config, 100)
+    said = kept.rewards("abs(angle) < 0.05 and before_velocity * action > -0.1")
+
+    def wanted(before: Any, action: Any, reached: Any) -> Any:
+        return (np.abs(reached[:, 2].astype(float)) < 0.05) & (
+            before[:, 1].astype(float) * action > -0.1
+        )
+
+    assert 0 < said.sum() < 100
+    assert np.array_equal(said, kept.rewards(wanted))
+    assert np.array_equal(dataset.from_recording(kept, wanted).reward, said)
+    assert dataset.from_recording(kept, wanted).tried == []
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (lambda before, action, reached: reached, r"gave shape \(3, 2\) for 3 steps"),
+        (lambda before, action, reached: 1.0, r"gave shape \(\) for 3 steps"),
+        (lambda before, action, reached: action[:2], r"gave shape \(2,\) for 3 steps"),
+        (lambda before: 0, "failed on a batch of steps: .*takes 1 positional argument"),
+        (lambda before, action, reached: None, "failed on a batch|gave shape"),
+        (lambda before, action, reached: "much", "failed on a batch of steps: could not convert"),
+        (
+            lambda before, action, reached: 1 if reached > 1 else 0,
+            "failed on a batch of steps: The",
+        ),
+    ],
+)
+def test_a_function_that_does_not_fit_is_told_so(by_hand: Recording, wanted: Any, words: str):
+    with pytest.raises(UserError, match=words) as refused:
+        by_hand.rewards(wanted)
+    assert "\n" not in str(refused.value)
+
+
+# --- the file
+
+
+def test_a_recording_returns_from_its_file_as_it_was(
+    config: RunConfig, agent: Visr, tmp_path: Path
+):
+    kept, path = recording.record(agent, config, 100), tmp_path / "kept.safetensors"
+    recording.save(path, kept)
+    assert same(recording.load(path), kept)
+
+
+def damaged(path: Path, fault: str) -> None:
+    """Spoil a good file."""
+    arrays = safetensors.numpy.load_file(path)
+    metadata = {"names": '["x", "y"]'}
+    if fault == "cut":
+        path.write_bytes(path.read_bytes()[:-10])
+        return
+    if fault == "noise":
+        path.write_bytes(b"\xff" * 100)
+        return
+    if fault == "a missing array":
+        del arrays["action"]
+    if fault == "an array too many":
+        arrays["reward"] = arrays["phi"]
+    if fault == "unequal lengths":
+        arrays["phi"] = arrays["phi"][:2]
+    if fault == "too few names":
+        metadata = {"names": '["x"]'}
+    if fault == "no names":
+        metadata = {}
+    if fault == "names that are no list":
+        metadata = {"names": "3"}
+    if fault == "names that are no JSON":
+        metadata = {"names": "["}
+    path.write_bytes(safetensors.numpy.save(arrays, metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        *("cut", "noise", "a missing array", "an array too many", "unequal lengths"),
+        *("too few names", "no names", "names that are no list", "names that are no JSON"),
+    ],
+)
+def test_a_damaged_file_is_a_sentence(by_hand: Recording, tmp_path: Path, fault: str):
+    path = tmp_path / "kept.safetensors"
+    recording.save(path, by_hand)
+    damaged(path, fault)
+    with pytest.raises(
+        UserError, match=r"kept\.safetensors is damaged .* recorded anew"
+    ) as refused:
+        recording.load(path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_run_keeps_its_sample_and_makes_it_anew_where_it_is_missing(tiny: Any, tmp_path: Path):
+    fields: dict[str, Any] = {
+        "num_envs": 4,
+        "num_actor_groups": 1,
+        "batch_size": 2,
+        "num_steps": 32,
+    }
+    config = settings(tiny, **fields)
+    from visr import pretraining
+
+    kept = pretraining.start(tmp_path / "run", config).recorded
+    before = kept.read_bytes()
+    run = library.load(tmp_path / "run")
+    assert len(run.recording().action) == 150
+    kept.unlink()
+    assert len(run.recording().action) == 150
+    assert kept.read_bytes() == before  # the last weights, the same seed
+    task = run.infer(lambda before, action, reached: reached[:, 2])
+    assert (task.name, task.num_steps) == ("<lambda>", 150)
+
+
+def test_a_run_that_should_keep_nothing_says_so(tiny: Any, tmp_path: Path):
+    config = settings(tiny, num_envs=4, num_actor_groups=1, batch_size=2, num_steps=32)
+    from visr import config as configuration
+    from visr import pretraining
+
+    config = configuration.replace(config, recorded_steps=0)
+    run = library.Run(pretraining.start(tmp_path / "run", config))
+    assert not run.directory.recorded.exists()
+    with pytest.raises(UserError, match="No sample of CartPole-v1 was kept"):
+        run.infer("angle < 0")

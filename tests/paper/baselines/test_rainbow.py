@@ -1,0 +1,209 @@
+"""Rainbow: its target by hand, what it learns where that is known, and a run that a kill does not change."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Discrete
+
+from tests.probes import CORRIDOR
+from visr import config as configuration
+from visr import pretraining
+from visr.cli import main
+from visr.config import RunConfig, presets
+from visr.paper.baselines import play
+from visr.paper.baselines.rainbow import categorical, training
+from visr.paper.baselines.rainbow import config as recipe
+from visr.paper.baselines.rainbow.agent import Rainbow
+from visr.paper.baselines.rainbow.learner import Learner
+from visr.paper.baselines.rainbow.memory import Batch
+from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
+from visr.paper.reproduce import agents as lineup
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import read_rows
+from visr.types import EnvSpec
+
+
+def tiny(env: str = CORRIDOR, **fields: Any) -> RunConfig:
+    small = {"num_steps": 1_000, "log_every": 200, "checkpoint_every": 300, "device": "cpu"}
+    small |= {"hidden_sizes": (32,)}
+    classic = presets.get("classic")
+    return configuration.replace(classic, algorithm="rainbow", env=env, **{**small, **fields})
+
+
+def test_the_target_is_the_target_network_s_for_the_action_that_the_learning_one_prefers():
+    torch.manual_seed(0)
+    network = DuelingDistribution(EnvSpec(Discrete(12), 3), Plan("auto", (8,), 8, 0.5, 51, 10.0))
+    atoms, learner = (
+        network.atoms,
+        Learner(network, recipe.Recipe(target_period=10**9, learning_rate=0.05)),
+    )
+    seen = np.arange(12)
+    batch = Batch(
+        slots=seen,
+        observation=seen,
+        action=np.arange(12) % 3,
+        reward=np.linspace(-1, 1, 12, dtype=np.float32),
+        discount=np.where(seen % 3 == 1, 0.0, 0.9).astype(np.float32),
+        next_observation=seen[::-1].copy(),
+        weight=np.ones(12, dtype=np.float32),
+    )
+    random = torch.Generator().manual_seed(0)
+    for _ in range(20):  # so that the two networks differ
+        learner.update(batch, random)
+    network.draw_noise(random)
+    target = learner._target  # pyright: ignore
+    goal = learner._goal(  # pyright: ignore
+        *(torch.as_tensor(x) for x in (batch.next_observation, batch.reward, batch.discount))
+    )
+    disagreements = 0
+    for row, following in enumerate(batch.next_observation.tolist()):
+        mine = network(torch.tensor([following])).exp()[0] @ atoms
+        theirs = target(torch.tensor([following])).exp()[0]
+        disagreements += int(mine.argmax() != (theirs @ atoms).argmax())
+        expected = categorical.project(
+            theirs[mine.argmax()][None],
+            atoms,
+            torch.tensor([batch.reward[row]]),
+            torch.tensor([batch.discount[row]]),
+        )
+        assert torch.allclose(goal[row], expected[0], atol=1e-6)
+    assert disagreements  # else this would not tell a double target from a plain one
+
+
+@pytest.mark.parametrize("name", ["hessel", "data-efficient"])
+def test_rainbow_learns_the_way_to_the_reward_and_what_it_is_worth(name: str):
+    num_steps = 2_000 if name == "hessel" else 800
+    config = tiny(num_steps=num_steps, gamma=0.9, rainbow_recipe=name, seed=1)
+    agent = Rainbow(config, replace(recipe.of(config), learning_rate=3e-3))
+    for _ in range(num_steps):
+        agent.step()
+    network = agent.learner.network.eval()
+    with torch.no_grad():
+        values = network.values(network(torch.arange(5)))
+    assert values[1:4].argmax(dim=-1).tolist() == [1, 1, 1]  # right, everywhere
+    assert values[2:4, 1].tolist() == pytest.approx([0.9, 1.0], abs=0.15)
+    assert np.mean(agent.returns[-50:]) > 0.9
+    agent.close()
+
+
+def test_a_seed_decides_everything():
+    ends = []
+    for seed in (0, 0, 1):
+        agent = Rainbow(tiny(seed=seed, num_steps=200))
+        for _ in range(200):
+            agent.step()
+        ends.append(torch.cat([p.flatten() for p in agent.learner.network.parameters()]))
+        agent.close()
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """The files of a run that have no clock in them."""
+    files = [*run.glob("checkpoints/*"), run / "metrics.csv", run / "online.csv"]
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+_TRAIN = """
+import sys
+import tests.probes
+from tests.paper.baselines.test_rainbow import tiny
+from visr import pretraining
+pretraining.start(sys.argv[1], tiny(num_steps=1_500, log_every=100, checkpoint_every=150))
+"""
+
+
+def test_a_run_that_was_killed_and_resumed_ends_bit_identical(tmp_path: Path):
+    config = tiny(num_steps=1_500, log_every=100, checkpoint_every=150)
+    whole = pretraining.start(tmp_path / "whole", config)
+    process = subprocess.Popen([sys.executable, "-c", _TRAIN, str(tmp_path / "cut")])
+    cut = RunDir(tmp_path / "cut")
+    deadline = time.monotonic() + 60
+    while len(cut.checkpoints()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert 0 < int(cut.checkpoints()[-1].stem) < 1_500
+    assert cut.replay_pieces()
+    pretraining.resume(cut.path)
+    assert contents(cut.path) == contents(whole.path)
+    assert not cut.replay_pieces()
+
+
+def test_a_run_that_is_asked_to_stop_falls_back_to_its_last_checkpoint(tmp_path: Path):
+    config = tiny(num_steps=500, checkpoint_every=200)
+    run = RunDir.create(tmp_path / "run", config)
+    assert not training.train(run, config, lambda num_steps, _: num_steps >= 300)
+    assert [int(path.stem) for path in run.checkpoints()] == [200]
+    assert training.train(run, config)
+    assert int(run.checkpoints()[-1].stem) == 500
+
+
+def test_a_cluster_has_nothing_to_do_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = ["--algorithm", "rainbow", "--cluster", "local", "--out", str(tmp_path / "run")]
+    assert main(["pretrain", "CartPole-v1", *words]) == 2
+    assert "trains in one process" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_it_plays_minatar_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(tmp_path / "run")
+    words = ["--preset", "minatar", "--algorithm", "rainbow", "--num-steps", "300"]
+    words += ["--log-every", "100", "--out", run, "--json"]
+    assert main(["pretrain", "MinAtar/Breakout-v1", *words]) == 0
+    assert main(["evaluate", run, "--episodes", "2", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [len(condition["scores"]) for condition in said["conditions"]] == [2, 2]
+    assert [row["num_steps"] for row in read_rows(RunDir(run).metrics)][-1] == 300
+    assert main(["report", run]) == 0
+
+
+def test_it_learns_from_atari_s_screens():
+    atari = presets.get("atari-small")
+    fields = {"env": "ALE/Pong-v5", "algorithm": "rainbow", "num_steps": 40, "device": "cpu"}
+    agent = Rainbow(configuration.replace(atari, **fields))
+    reports = [agent.step() for _ in range(40)]
+    assert agent.learner.num_updates == 10  # every fourth step, from the fourth on
+    assert all(np.isfinite(float(report["loss"])) for report in reports if report)
+    assert len(agent.memory) == 40
+    agent.close()
+
+
+def test_an_unfinished_run_is_not_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run = RunDir.create(tmp_path / "run", tiny())
+    assert main(["evaluate", str(run.path)]) == 2
+    assert "has not finished" in capsys.readouterr().err
+
+
+def test_an_environment_that_is_none_leaves_nothing_behind(tmp_path: Path):
+    words = ["--algorithm", "rainbow", "--out", str(tmp_path / "run")]
+    assert main(["pretrain", "Nothing-v0", *words]) == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_plans_know_both_recipes():
+    assert lineup.entry("rainbow-10m").fields == {"algorithm": "rainbow", "num_steps": 10_000_000}
+    efficient = lineup.entry("der-100k").fields
+    assert efficient["rainbow_recipe"] == "data-efficient"
+    published = recipe.scaled(recipe.DATA_EFFICIENT, 100_000)
+    assert published == recipe.DATA_EFFICIENT  # as published, at the length it was published for
+    assert recipe.scaled(recipe.HESSEL, 10_000_000) == recipe.HESSEL
+
+
+def test_a_trained_rainbow_scores_as_it_should(tmp_path: Path):
+    config = tiny(num_steps=600, rainbow_recipe="data-efficient", hidden_sizes=(256,))
+    run = pretraining.start(tmp_path / "run", config)
+    trained, random = play.evaluate(run, num_trials=10)["conditions"]
+    assert trained["mean"] >= 0.8 > random["mean"]

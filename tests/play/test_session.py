@@ -1,0 +1,91 @@
+"""Play that can be paused, steered and watched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from visr import api, envs
+from visr import config as configuration
+from visr.config import presets
+from visr.play import rendering, video
+from visr.play.session import Stage
+
+
+@pytest.fixture(scope="module")
+def run(trained: Path) -> api.Run:
+    return api.load(trained)
+
+
+def test_a_stage_plays_what_a_film_shows(run: api.Run):
+    w = run.skill(3).w
+    settings = {"epsilon": 0.2, "gpi": True, "seed": 5}
+    filmed = video.frames(run.agent, run.config, w, num_episodes=1, max_steps=30, **settings)
+    screen = rendering.screen(run.config)
+    stage = Stage(run.agent, run.config, screen=screen, **settings)
+    stage.pilot.pursue(w)
+    stage.begin(5)
+    for frame in filmed:
+        assert stage.picture is not None
+        np.testing.assert_array_equal(
+            rendering.enlarged(stage.picture, screen.scale), frame.picture
+        )
+        stage.step()
+
+
+def test_the_twin_that_is_drawn_plays_the_same_episode():
+    config = configuration.replace(presets.for_environment("CartPole-v1"), env="CartPole-v1")
+    env, twin = envs.make_vec(config, 1), rendering.RenderedTwin(config)
+    observation, _ = env.reset(seed=7)
+    twin.reset(observation, 7)
+    for _ in range(5):
+        action = np.array([1])
+        observation = env.step(action)[0]
+        twin.step(observation, action)
+        np.testing.assert_allclose(twin._twin.unwrapped.state, observation[0], rtol=1e-5)  # pyright: ignore
+    env.close()
+    twin.close()
+
+
+def test_values_and_features_are_those_of_the_agent(run: api.Run):
+    stage = Stage(run.agent, run.config, epsilon=0.0, gpi=False)
+    w = run.skill(1).w
+    stage.pilot.pursue(w)
+    stage.begin(0)
+    before = int(stage.observation[0])
+    stage.step()
+    q = run.successor_features([before], w)[0] @ w
+    assert stage.values is not None
+    np.testing.assert_allclose(stage.values, q, rtol=1e-4)
+    assert stage.action == q.argmax()
+    np.testing.assert_allclose(stage.features(), run.features(stage.observation)[0], rtol=1e-5)
+
+
+def test_an_episode_knows_its_end(run: api.Run):
+    stage = Stage(run.agent, run.config, epsilon=1.0)
+    stage.pilot.pursue(run.skill(0).w)
+    stage.begin(0)
+    while not stage.is_over:
+        stage.step()
+    assert stage.num_steps == run.config.grid.max_episode_steps
+    stage.begin(1)
+    assert (stage.num_steps, stage.is_over, stage.action) == (0, False, None)
+
+
+@pytest.mark.parametrize(
+    ("env", "names"),
+    [
+        ("visr/Grid-v0", ["up", "left", "down", "right"]),
+        ("MinAtar/Breakout-v1", ["no-op", "left", "right"]),
+        ("ALE/Pong-v5", ["no-op", "fire", "right", "left", "right fire", "left fire"]),
+        ("CartPole-v1", ["left", "right"]),
+        ("Acrobot-v1", ["0", "1", "2"]),
+    ],
+)
+def test_actions_have_names_that_people_use(env: str, names: list[str], tiny):
+    pytest.importorskip({"Mi": "minatar", "AL": "ale_py"}.get(env[:2], "gymnasium"))
+    config = tiny() if env.startswith("visr") else api.presets.for_environment(env)
+    config = api.configuration.replace(config, env=env)
+    assert envs.action_names(config) == names

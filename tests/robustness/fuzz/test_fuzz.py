@@ -1,0 +1,68 @@
+"""A few thousand odd inputs for every place where text comes in; `make fuzz` feeds a hundred thousand."""
+
+from __future__ import annotations
+
+import mmap
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.fuzz import noise, run, targets
+from tests.robustness.fuzz.run import Fault
+from visr.errors import UserError
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whatever_comes_in_there_is_an_answer_or_a_sentence(
+    seed: int, trained: Path, tmp_path: Path
+):
+    shutil.copytree(trained, tmp_path / "run")
+    for tally in run.feed_all(2_000, seed, tmp_path, tmp_path / "run"):
+        assert 0 < tally.refused < tally.inputs, (
+            tally
+        )  # the noise is neither all nonsense nor all fine
+
+
+def refuses(given: str) -> int:
+    raise UserError(given)
+
+
+def fails(given: str) -> int:
+    raise KeyError(given)
+
+
+def hangs(_: str) -> int:
+    while True:
+        pass
+
+
+@pytest.mark.parametrize("feed", [refuses, fails, hangs])
+def test_a_fault_is_noticed_and_names_its_input(feed: object, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run, "MOST_SECONDS", 0.05)
+    target = targets.Target("odd", 1.0, lambda _: "what was given", feed)  # pyright: ignore
+    with pytest.raises(Fault, match="odd, seed 3, call 0: 'what was given'"):
+        run._feed(target, 1, 3)
+
+
+def test_memory_that_grows_is_noticed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(run, "MOST_GROWTH", 8.0)
+    kept: list[mmap.mmap] = []
+
+    def keep(_: str) -> int:
+        kept.append(mmap.mmap(-1, 2**22))  # not the allocator's, which may still have some
+        kept[-1].write(b"x" * 2**22)
+        return 0
+
+    with pytest.raises(Fault, match="memory grew"):
+        run._feed(targets.Target("greedy", 1.0, lambda _: "", keep), 40, 0)
+
+
+def test_the_same_seed_makes_the_same_noise():
+    def made(seed: int) -> list[bytes]:
+        source = random.Random(seed)
+        return [noise.document(source, targets.TASK) for _ in range(20)]
+
+    assert made(5) == made(5)
+    assert made(5) != made(6)

@@ -1,0 +1,32 @@
+"""A short torture on every `make test`; `make torture` is the long one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.timeout(900)  # a busy machine takes its time
+def test_commands_killed_at_random_moments_come_to_the_same_end():
+    # `reproduce` and the cluster are killed in tests/paper/reproduce and tests/cluster
+    command = [
+        sys.executable,
+        "-m",
+        "tests.robustness.torture.kills",
+        "--kills",
+        "8",
+        "--seed",
+        "8",
+        "--only",
+    ]
+    command += ["pretrain", "finetune", "infer", "evaluate", "report"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    assert (figures["kills"], figures["losses"]) == (8, 0)

@@ -1,0 +1,132 @@
+"""`visr pretrain` wherever people leave it running: no terminal, no output, no home, one CPU, any clock."""
+
+from __future__ import annotations
+
+import ast
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from visr import pretraining
+from visr.cli import main
+from visr.storage.files import read_json
+from visr.storage.run_dir import RunDir
+from visr.storage.tables import read_rows
+from visr.training.progress import Status
+
+ROOT = Path(__file__).parents[3]
+TRAIN = "pretrain --preset smoke --num-steps 1280 --evaluate-every 100000 --out {out}"
+VISR = f"{sys.executable} -m visr"
+
+PLACES = {
+    "under nohup, without a terminal": f"nohup {VISR} {TRAIN} < /dev/null",
+    "in a pipe whose reader leaves": f"{VISR} {TRAIN} | head -1",
+    "with stdout closed": f"{VISR} {TRAIN} >&-",
+    "with everything closed": f"{VISR} {TRAIN} --json <&- >&- 2>&-",
+    "on one CPU, without a home": f"env -u HOME {{pin}} {VISR} {TRAIN}",
+    "with a home that nobody may write": f"HOME=/proc {VISR} {TRAIN}",
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_training_does_not_care_where_it_is_left(place: str, tmp_path: Path):
+    pin = f"taskset -c {min(os.sched_getaffinity(0))}" if shutil.which("taskset") else ""
+    line = PLACES[place].format(out=tmp_path / "run", pin=pin)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.replace("nohup: ignoring input\n", "")) == (0, ""), done
+    run = RunDir.open(tmp_path / "run")
+    assert run.last_row(run.metrics)["num_steps"] == 1_280
+
+
+WALL_CLOCK = {"paper/reproduce/runner.py": 2}
+"""When a job was begun and when it ended, for people who read the ledger; nothing is computed with it."""
+
+
+def test_no_decision_hangs_on_the_wall_clock():
+    """Durations are taken from clocks that nobody sets: `time.monotonic`, `time.perf_counter`."""
+    found: dict[str, int] = {}
+    for path in sorted((ROOT / "visr").rglob("*.py")):
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if is_wall_clock(node)]
+        if calls:
+            found[path.relative_to(ROOT / "visr").as_posix()] = len(calls)
+    assert found == WALL_CLOCK
+
+
+def is_wall_clock(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Attribute):
+        return False
+    name = ast.unparse(node)
+    return name in ("time.time", "time.time_ns", "time.localtime") or name.startswith("datetime.")
+
+
+def test_a_clock_that_jumps_changes_no_result(
+    trained: Path, tmp_path: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch
+):
+    import time
+
+    jumps = iter(range(10**9))
+    monkeypatch.setattr(time, "time", lambda: 1e9 + (-1) ** next(jumps) * 1e8)
+    run = pretraining.start(tmp_path / "run", tiny())
+    for name in ("metrics.csv", "evaluation.csv", "checkpoints/000000020480.safetensors"):
+        assert (run.path / name).read_bytes() == (trained / name).read_bytes()
+    os.utime(run.metrics, (4e9, 4e9))  # and files from the future are files
+    assert main(["pretrain", "--resume", str(run.path)]) == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # TensorBoard's
+def test_files_removed_under_a_running_training_come_back_or_are_not_missed(
+    tmp_path: Path, tiny: Any
+):
+    run, seen = RunDir(tmp_path / "run"), []
+
+    def remove(status: Status) -> None:
+        seen.append(status.num_steps)
+        if status.num_steps == 6_400:
+            for path in (run.config_file, run.metrics, run.timing, run.evaluation):
+                path.unlink(missing_ok=True)
+            shutil.rmtree(run.path / "checkpoints")
+            shutil.rmtree(run.tensorboard)
+
+    pretraining.start(run.path, tiny(), observe=remove)
+    assert RunDir.open(run.path).config() == tiny()
+    assert [row["num_steps"] for row in read_rows(run.metrics)][-1] == 20_480
+    assert main(["infer", str(run.path), "--reward", "row"]) == 0
+    assert main(["pretrain", "--resume", str(run.path)]) == 0
+
+
+def test_a_file_that_may_not_grow_is_one_sentence_and_what_was_saved_stays(
+    trained: Path, tmp_path: Path
+):
+    """RLIMIT_FSIZE: a full disk for everybody, where nobody may mount a small one."""
+    run = RunDir(shutil.copytree(trained, tmp_path / "run"))
+    (run.path / "checkpoints" / "000000020480.safetensors").unlink()
+    (earlier,) = run.checkpoints()
+    before, config = earlier.read_bytes(), read_json(run.config_file)
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    command = [sys.executable, "-m", "visr", "pretrain", "--resume", str(run.path)]
+    done = subprocess.run(command, cwd=ROOT, preexec_fn=small_files, capture_output=True, text=True)
+    assert done.returncode == 2, done
+    assert done.stderr.count("\n") == 1
+    assert "File too large; free some space or choose another place" in done.stderr
+    assert earlier.read_bytes() == before
+    assert read_json(run.config_file) == config
+    assert [p.name for p in earlier.parent.iterdir()] == [earlier.name]
+    assert main(["pretrain", "--resume", str(run.path)]) == 0
+    assert run.metrics.read_bytes() == (trained / "metrics.csv").read_bytes()

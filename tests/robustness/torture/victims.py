@@ -1,0 +1,118 @@
+"""What is killed: commands on small runs, how each goes on, and what it must have come to in the end."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.robustness.torture.processes import Ended, visr
+from visr.errors import UserError
+from visr.storage import checksums
+from visr.storage.files import read_json
+
+SMOKE = (
+    *("--preset", "smoke", "--height", "7", "--width", "7", "--num-steps", "7680"),
+    *("--checkpoint-every", "1280", "--log-every", "1280", "--evaluate-every", "7680"),
+)
+FINETUNE = ("--num-steps", "1920", "--checkpoint-every", "480")
+PLAN = ("reproduce", "grid", "--only", "visr", "--seeds", "0", "--num-steps", "1300")
+CLUSTER = (*SMOKE, "--cluster", "local")
+
+_VARYING = {"timing.csv", "cluster.csv", "ledger.csv", "run.lock", "ledger.lock"}
+"""Clocks are in them, or they tell of the present."""
+_FOR_PEOPLE = {"tensorboard", "logs"}
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A command to kill: `command(place)` begins or, whatever a kill has left there, goes on."""
+
+    name: str
+    share: int
+    """Of all kills, in relation to the others."""
+    needs_run: bool
+    """Whether a trained run with a task must be there first."""
+    command: Callable[[Path], tuple[str, ...]]
+
+
+def _pretrain(*how: str) -> Callable[[Path], tuple[str, ...]]:
+    def command(place: Path) -> tuple[str, ...]:
+        run = place / "run"
+        if (run / "config.json").exists():
+            return ("pretrain", "--resume", str(run), *how)
+        return ("pretrain", *SMOKE, "--out", str(run), *how)
+
+    return command
+
+
+def _finetune(place: Path) -> tuple[str, ...]:
+    tuned = place / "run" / "finetuned" / "old"
+    if list(tuned.glob("checkpoints/*.safetensors")):
+        return ("finetune", "--resume", str(tuned))
+    shutil.rmtree(tuned, ignore_errors=True)  # as `--resume` tells: nothing was learnt yet
+    return ("finetune", str(place / "run"), "--task", "old", *FINETUNE)
+
+
+def _on_run(*words: str) -> Callable[[Path], tuple[str, ...]]:
+    return lambda place: (words[0], str(place / "run"), *words[1:])
+
+
+VICTIMS = {
+    victim.name: victim
+    for victim in (
+        Victim("pretrain", 60, False, _pretrain()),
+        Victim("pretrain-2", 16, False, _pretrain("--num-processes", "2")),
+        Victim("finetune", 30, True, _finetune),
+        Victim("infer", 28, True, _on_run("infer", "--reward", "boxes:7", "--name", "new")),
+        Victim("evaluate", 24, True, _on_run("evaluate", "old")),
+        Victim("report", 26, True, _on_run("report")),
+        Victim("reproduce", 10, False, lambda place: (*PLAN, "--out", str(place / "run"))),
+        Victim("cluster", 6, False, _pretrain("--cluster", "local")),
+    )
+}
+
+
+def prepare(place: Path) -> None:
+    """A trained run with the task `old`, made without disturbance."""
+    run = str(place / "run")
+    for words in (
+        ("pretrain", *SMOKE, "--out", run),
+        ("infer", run, "--reward", "goal:2,3", "--name", "old"),
+    ):
+        ended = visr(*words, place=place)
+        assert ended.code == 0, ended
+
+
+def results(place: Path) -> dict[str, str]:
+    """A digest of every file that must be the same however often its maker was killed."""
+    return {
+        path.relative_to(place).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((place / "run").rglob("*"))
+        if path.is_file()
+        and path.name not in _VARYING
+        and path.suffix != ".partial"
+        and not _FOR_PEOPLE & set(path.relative_to(place).parts)
+    }
+
+
+def refuse_torn_files(place: Path) -> None:
+    """Whatever bears its final name is whole, at any moment."""
+    for path in (place / "run").rglob("*"):
+        try:
+            if path.suffix == ".safetensors":
+                checksums.check(path)
+            elif path.suffix == ".json":
+                read_json(path)
+        except (OSError, UserError):
+            if path.exists():  # else a job that outlives its runner for a moment has let go of it
+                raise
+
+
+def said_well(ended: Ended) -> bool:
+    """Success, or one sentence with exit code 2."""
+    if ended.code == 0:
+        return "Traceback" not in ended.err
+    return ended.code == 2 and ended.err.startswith("visr: ") and ended.err.count("\n") == 1

@@ -1,0 +1,117 @@
+"""A stranger's run may hold links, pipes and devices: nothing outside is written, nothing is waited for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from visr.cli import main
+from visr.errors import UserError
+from visr.storage import tables
+from visr.storage.files import write_json
+
+PRECIOUS = "precious\n"
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A run that somebody has tampered with, beside a file of ours."""
+    (tmp_path / "ours.txt").write_text(PRECIOUS)
+    return shutil.copytree(trained, tmp_path / "run")
+
+
+def sentence(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    """What is said by a command that is refused."""
+    capsys.readouterr()
+    assert main([str(word) for word in arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.count("\n") == 1
+    return err
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("tasks/new.json.partial", "infer {} --reward row --name new"),
+        ("report/index.html.partial", "report {}"),
+        ("run.lock", "pretrain --resume {}"),
+    ],
+)
+def test_a_link_among_a_runs_files_is_not_written_through(
+    link: str, words: str, run: Path, capsys: pytest.CaptureFixture[str]
+):
+    (run / link).parent.mkdir(exist_ok=True)
+    (run / link).symlink_to(run.parent / "ours.txt")
+    said = sentence(capsys, *words.format(run).split())
+    assert f"{Path(link).name} is a link to another place" in said
+    assert (run.parent / "ours.txt").read_text() == PRECIOUS
+
+
+def test_rows_are_not_appended_through_a_link_to_nowhere(tmp_path: Path):
+    (tmp_path / "metrics.csv").symlink_to(tmp_path / "elsewhere.csv")
+    with pytest.raises(UserError, match=r"metrics.csv is a link to another place"):
+        tables.append_rows(tmp_path / "metrics.csv", ["num_steps"], [[1]])
+    assert not (tmp_path / "elsewhere.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "place", ["tasks", "report", "checkpoints", "finetuned", "finetuned/play", "tensorboard"]
+)
+def test_a_directory_that_leads_out_of_a_run_is_refused(
+    place: str, run: Path, capsys: pytest.CaptureFixture[str]
+):
+    elsewhere = run.parent / "elsewhere"
+    elsewhere.mkdir()
+    shutil.rmtree(run / place, ignore_errors=True)
+    (run / place).parent.mkdir(exist_ok=True)
+    (run / place).symlink_to(elsewhere)
+    assert f"{place} is a link to {elsewhere}" in sentence(capsys, "report", run)
+    assert f"{place} is a link to {elsewhere}" in sentence(capsys, "task", "list", run)
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_report_of_many_runs_stays_below_them(run: Path, capsys: pytest.CaptureFixture[str]):
+    (run.parent / "site").mkdir()
+    (run.parent / "report").symlink_to(run.parent / "site")
+    assert "report is a link to" in sentence(capsys, "report", run.parent)
+    assert list((run.parent / "site").iterdir()) == []
+
+
+@pytest.mark.timeout(60)  # a pipe that is read is waited for without an end
+@pytest.mark.parametrize("name", ["metrics.csv", "portrait.safetensors", "tasks/a.json"])
+def test_a_pipe_in_a_run_is_not_waited_for(
+    name: str, run: Path, capsys: pytest.CaptureFixture[str]
+):
+    (run / name).unlink(missing_ok=True)
+    (run / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(run / name)
+    said = sentence(capsys, "report", run)
+    assert name in said
+    assert "It is a pipe or a device" in said
+
+
+def test_a_device_in_a_run_is_not_read_to_its_end(run: Path, capsys: pytest.CaptureFixture[str]):
+    (run / "metrics.csv").unlink()
+    (run / "metrics.csv").symlink_to("/dev/zero")
+    assert "It is a pipe or a device" in sentence(capsys, "report", run)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_for_the_newest_checkpoint_falls_back_to_the_one_before(
+    run: Path, caplog: pytest.LogCaptureFixture
+):
+    os.mkfifo(run / "checkpoints" / "999999999999.safetensors")
+    assert main(["infer", str(run), "--reward", "row"]) == 0
+    assert "999999999999.safetensors is damaged" in caplog.text
+
+
+def test_a_file_that_is_a_link_is_replaced_and_its_target_stays(tmp_path: Path):
+    (tmp_path / "ours.txt").write_text(PRECIOUS)
+    (tmp_path / "task.json").symlink_to(tmp_path / "ours.txt")
+    write_json(tmp_path / "task.json", {"a": 1})
+    assert not (tmp_path / "task.json").is_symlink()
+    assert (tmp_path / "ours.txt").read_text() == PRECIOUS

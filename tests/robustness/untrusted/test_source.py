@@ -1,0 +1,136 @@
+"""The whole source, read for calls that would let data become code or leave its place."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = sorted([*(ROOT / "visr").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
+
+MODULES = {
+    "pickle",
+    "cPickle",
+    "_pickle",
+    "dill",
+    "cloudpickle",
+    "joblib",
+    "marshal",
+    "shelve",
+    "code",
+    "pty",
+}
+"""Nothing of these may be imported."""
+NAMES = {"eval", "exec", "compile", "__import__", "input", "breakpoint"}
+"""Built-in functions that turn text into code, or stop for it."""
+METHODS = {
+    "extractall", "extract", "system", "popen", "execv", "execve", "spawnl", "spawnv", "runpy",
+    "unsafe_load", "full_load", "load_module", "exec_module", "import_module", "run_path", "run_module",
+    "import_string", "literal_eval", "unpack_archive", "load_pickle", "read_pickle", "mktemp",
+}  # fmt: skip
+"""Attributes that are not called, whatever they belong to, but for ALLOWED."""
+SAVED_BY_OTHERS = {"load", "read_array", "fromfile", "memmap", "open_memmap"}
+"""Of numpy: never without allow_pickle=False."""
+
+ALLOWED = {
+    ("visr/cli.py", "import_module"): "a verb of visr's own list, never a word from outside",
+    ("visr/envs/__init__.py", "import_module"): "a package of a fixed list that registers games",
+    ("visr/envs/modules.py", "import_module"): "the user's own module, behind consent (VISR_TRUST)",
+}
+"""(file, call) -> why it may stand there."""
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in SOURCES:
+        yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
+
+
+def test_the_walk_sees_the_whole_source():
+    names = {name for name, _ in trees()}
+    assert len(names) > 150
+    assert {
+        "visr/envs/modules.py",
+        "visr/inference/expression.py",
+        "visr/training/checkpoint.py",
+    } <= names
+
+
+def faults(name: str, tree: ast.AST) -> list[str]:
+    """What must not be there, with its line."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            parts = [alias.name for alias in node.names]
+            parts += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found += [f"{name}:{node.lineno} imports {p}" for p in parts if _is_banned(p)]
+        elif isinstance(node, ast.Call):
+            found += [f"{name}:{node.lineno} {why}" for why in _faults_of_call(name, node)]
+    return found
+
+
+def _is_banned(module: str) -> bool:
+    return module.partition(".")[0] in MODULES or module == "yaml"
+
+
+def _faults_of_call(name: str, call: ast.Call) -> Iterator[str]:
+    options = {word.arg: word.value for word in call.keywords}
+    if isinstance(call.func, ast.Name) and call.func.id in NAMES:
+        yield f"calls {call.func.id}"
+    if isinstance(shell := options.get("shell"), ast.Constant) and shell.value:
+        yield "starts a shell"
+    if "shell" in options and not isinstance(options["shell"], ast.Constant):
+        yield "may start a shell"
+    if not isinstance(call.func, ast.Attribute):
+        return
+    called, owner = call.func.attr, ast.unparse(call.func.value)
+    if called in METHODS and (name, called) not in ALLOWED:
+        yield f"calls {owner}.{called}"
+    if owner in ("np", "numpy", "npy", "np.lib.format") and called in SAVED_BY_OTHERS:
+        allows = options.get("allow_pickle")
+        if not isinstance(allows, ast.Constant) or allows.value is not False:
+            yield f"calls {owner}.{called} without allow_pickle=False"
+    if owner in ("torch", "yaml") and called == "load":
+        yield f"calls {owner}.load"
+    if isinstance(allows := options.get("allow_pickle"), ast.Constant) and allows.value:
+        yield "allows pickle"
+
+
+@pytest.mark.parametrize(("name", "tree"), [pytest.param(n, t, id=n) for n, t in trees()])
+def test_no_data_becomes_code(name: str, tree: ast.Module):
+    assert faults(name, tree) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import pickle", "from pickle import loads", "import yaml", "from joblib import load",
+        "import dill.source", "import marshal, os", "eval(x)", "exec('1')", "compile(x, '', 'exec')",
+        "__import__('os')", "torch.load(path)", "np.load(path)", "np.load(path, allow_pickle=True)",
+        "numpy.load(path, allow_pickle=flag)", "npy.read_array(file)", "archive.extractall(out)",
+        "os.system('x')", "subprocess.run('x', shell=True)", "subprocess.Popen(x, shell=flag)",
+        "os.popen(x)", "importlib.import_module(name)", "runpy.run_path(x)", "yaml.load(x)",
+        "pd.read_pickle(x)", "shutil.unpack_archive(x)", "pickle.loads(x) if 0 else __import__('pickle')",
+    ],
+)  # fmt: skip
+def test_the_walk_would_notice(line: str):
+    assert faults("visr/somewhere.py", ast.parse(line))
+
+
+def test_every_exception_is_needed_and_has_a_reason():
+    for (name, called), why in ALLOWED.items():
+        assert why
+        text = (ROOT / name).read_text(encoding="utf-8")
+        calls = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Call)]
+        assert any(isinstance(c.func, ast.Attribute) and c.func.attr == called for c in calls)
+
+
+def test_a_module_is_imported_only_after_the_question_whether_it_is_trusted():
+    text = (ROOT / "visr" / "envs" / "modules.py").read_text(encoding="utf-8")
+    load = next(
+        n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == "load"
+    )
+    body = ast.unparse(load)
+    assert 0 < body.index("not in _trusted()") < body.index("import_module")

@@ -1,0 +1,63 @@
+"""Acting outside training: N environments, each with a task of its own."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from visr.agents.base import Values
+from visr.agents.visr import draw_policies
+from visr.ops import gpi as improvement
+
+
+class Pilot:
+    """Pursues a task in every environment; whatever its core remembers is forgotten at an episode's start."""
+
+    def __init__(
+        self,
+        agent: Values,
+        num_envs: int,
+        *,
+        epsilon: float,
+        gpi: bool | None = None,
+        random: torch.Generator | None = None,
+    ) -> None:
+        self.agent, self.num_envs, self.epsilon, self.gpi = agent, num_envs, epsilon, gpi
+        self.device, self.task_size = agent.device, agent.config.task_size
+        self._random = random or torch.Generator().manual_seed(0)
+        self._previous_action, self._memory = agent.psi.no_memory(num_envs)
+        self.w = torch.zeros(num_envs, self.task_size)
+        self.values = torch.zeros(num_envs, agent.spec.num_actions)
+        """Q of every action in the last step, as the pilot saw it."""
+
+    def memory(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """What to `remember` in another call: the last actions [N] and the core's memory [N, M]."""
+        return self._previous_action.cpu().numpy(), self._memory.cpu().numpy()
+
+    def remember(self, previous_action: NDArray[np.int64], memory: NDArray[np.float32]) -> None:
+        """Go on from an earlier `memory()`."""
+        self._previous_action = torch.as_tensor(previous_action, device=self.device)
+        self._memory = torch.as_tensor(memory, device=self.device)
+
+    @torch.inference_mode()
+    def pursue(self, w: Tensor | NDArray) -> None:
+        """The tasks from now on: [d] for all, or [N, d]."""
+        tasks = torch.as_tensor(w, dtype=torch.float32)
+        self.w = tasks.expand(self.num_envs, -1)
+        self._readout = self.agent.psi.fold(self.w.to(self.device))
+
+    @torch.inference_mode()
+    def act(self, observation: NDArray | Tensor, starts: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Actions for observations [N, ...]; `starts` tells which of them begin an episode."""
+        seen = torch.as_tensor(observation, device=self.device)
+        began = torch.as_tensor(starts, device=self.device)
+        previous = self._previous_action.masked_fill(began, -1)
+        hidden, self._memory = self.agent.psi.step(seen, previous, self._memory)
+        policies = draw_policies(self.agent.config, self.w, self._random, self.gpi)
+        values = self.agent.psi.gpi_values(hidden, policies.to(self.device), self._readout)
+        self.values = values.cpu()
+        action = improvement.epsilon_greedy(self.values, self.epsilon, self._random)
+        self._previous_action = action.to(self.device)
+        return action.numpy()

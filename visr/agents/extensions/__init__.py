@@ -1,0 +1,1 @@
+"""What goes beyond the paper's agent; visr.py imports none of it."""

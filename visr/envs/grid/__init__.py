@@ -1,0 +1,1 @@
+"""The grid world: an exact MDP, its vector environment and dynamic programming."""

@@ -1,0 +1,292 @@
+"""The paper's second phase: meet rewards for a little while, infer a task, play it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+
+from visr import atari_games, envs
+from visr.agents.base import Values
+from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.registry import draw_tasks
+from visr.agents.visr import Visr
+from visr.config import AgentConfig, RunConfig
+from visr.envs.episodes import Choice, Episode, Moment, Player, play, whole
+from visr.errors import UserError
+from visr.inference import regression
+from visr.ops import sphere
+from visr.ops.posterior import Posterior, posterior_of
+from visr.ops.regression import RewardSums, explained
+from visr.ops.rng import derived
+from visr.storage.records.task import Task
+
+NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
+"""The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
+_SIDE_BY_SIDE = 10
+ACTIONS, _ROUND, _POSTERIOR = 1, 2, 3
+"""What seeds are derived for, so that tasks, actions, games and draws from the posterior share none."""
+UNTRAINED = "random policy"
+UNADAPTED = "@0 (a new task every 40 steps)"
+AS_TRAINED = "as trained"
+"""The way to act of agents that pursue one thing only."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rewarded:
+    """What was seen with rewards on: 50 episodes, each with a task of its own; nothing without adaptation."""
+
+    episodes: list[Episode]
+    phi: NDArray[np.float32]
+    """[N, d], of the state that each step reached; d = 0 for agents without features."""
+    reward: NDArray[np.float32]
+    """[N], raw."""
+    episode: NDArray[np.intp]
+    """[N], which episode the step belongs to."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How well one way to act did, in raw scores of whole episodes."""
+
+    name: str
+    scores: list[float]
+    num_steps: list[int]
+    human_normalised: float | None
+    """100 * (mean - random) / (human - random) with the published scores, for Atari games."""
+
+    @property
+    def mean(self) -> float:
+        """The mean score."""
+        return float(np.mean(self.scores))
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean, over episodes."""
+        count = len(self.scores)
+        return float(np.std(self.scores, ddof=1) / math.sqrt(count)) if count > 1 else math.nan
+
+
+NOTHING = Rewarded([], np.empty((0, 0), np.float32), np.empty(0, np.float32), np.empty(0, np.intp))
+
+
+@torch.inference_mode()
+def meet_rewards(
+    agent: Values,
+    config: RunConfig,
+    *,
+    num_episodes: int = NUM_EPISODES,
+    num_steps: int = NUM_STEPS,
+    rounds: int = 1,
+    seed: int = 0,
+    choice: Choice | None = None,
+) -> Rewarded:
+    """Play with a task per episode, drawn as in training, and write down phi(s') and r of every step.
+
+    In several rounds the steps are the same, but each round draws its tasks from the posterior over w that
+    the rounds before permit (Thompson sampling); without any data that posterior is uniform too.
+    """
+    if not 1 <= rounds <= min(num_episodes, num_steps):
+        raise UserError(
+            f"rounds = {rounds} must be at least 1 and leave every round an episode and a step; give fewer."
+        )
+    if rounds > 1 and not isinstance(agent, Visr):
+        raise UserError(
+            f"rounds = {rounds} need features to infer w from, which {config.agent.algorithm} has not; "
+            "leave it at 1."
+        )
+    choice = choice or Choice(own_tasks(config.agent, seed))
+    seen = _sweep(agent, config, num_episodes // rounds, num_steps // rounds, seed, choice)
+    for number in range(1, rounds):
+        episodes_left, steps_left = num_episodes - len(seen.episodes), num_steps - len(seen.reward)
+        episodes, steps = episodes_left // (rounds - number), steps_left // (rounds - number)
+        if episodes < 1 or steps < 1:  # the rounds before took a few steps more, side by side
+            break
+        source = np.random.default_rng(derived(seed, _POSTERIOR, number))
+        choice = Choice(functools.partial(_posterior(seen, config).draw, source))
+        more = _sweep(agent, config, episodes, steps, derived(seed, _ROUND, number), choice)
+        seen = _joined(seen, more)
+    return seen
+
+
+def _sweep(
+    agent: Values, config: RunConfig, num_episodes: int, num_steps: int, seed: int, choice: Choice
+) -> Rewarded:
+    """One round: every episode pursues a task that `choice` makes."""
+    env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
+    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
+    pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
+    phi, reward, which = [], [], []
+
+    def watch(moment: Moment) -> None:
+        if len(moment.episode):
+            phi.append(_features(agent, moment.reached))
+            reward.append(np.asarray(moment.reward, dtype=np.float32))
+            which.append(moment.episode.copy())
+
+    episodes = play(pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
+    env.close()
+    return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
+
+
+def _features(agent: Values, observations: NDArray) -> NDArray[np.float32]:
+    if not isinstance(agent, Visr):
+        return np.empty((len(observations), 0), np.float32)
+    return agent.phi(torch.as_tensor(observations, device=agent.device)).cpu().numpy()
+
+
+def _posterior(seen: Rewarded, config: RunConfig) -> Posterior:
+    inference, sums = config.inference, RewardSums(seen.phi.shape[1])
+    reward = np.clip(seen.reward, -1, 1) if inference.clip_rewards else seen.reward
+    sums.add(seen.phi, reward.astype(np.float64))
+    return posterior_of(sums, centred=inference.centred)
+
+
+def _joined(seen: Rewarded, more: Rewarded) -> Rewarded:
+    """Both rounds' steps; the later episodes are numbered after the earlier ones."""
+    return Rewarded(
+        seen.episodes + more.episodes,
+        np.concatenate([seen.phi, more.phi]),
+        np.concatenate([seen.reward, more.reward]),
+        np.concatenate([seen.episode, more.episode + len(seen.episodes)]),
+    )
+
+
+def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -> Task:
+    """Least squares on all steps; rewards clipped to [-1, 1] unless told otherwise."""
+    clip = config.inference.clip_rewards if clip is None else clip
+    reward = np.clip(seen.reward, -1, 1) if clip else seen.reward
+    if not reward.any():
+        raise UserError(
+            f"No reward was seen in {len(reward):,} steps, so there is nothing to infer a task from; "
+            "give it more episodes (--episodes, --steps) or train longer."
+        )
+    return regression.by_regression(
+        seen.phi,
+        reward.astype(np.float64),
+        config.inference,
+        name="env-regression",
+        env=config.env,
+    )
+
+
+def by_search(seen: Rewarded, config: RunConfig) -> Task:
+    """The task whose episodes had the highest mean return; mostly it has only one.
+
+    Episodes that the budget of steps cut short are left out: where rewards are costs, they would win.
+    """
+    returns: dict[bytes, list[Episode]] = {}
+    judged = whole(seen.episodes)
+    for episode in judged:
+        returns.setdefault(episode.w.tobytes(), []).append(episode)
+    means = {key: float(np.mean([e.score for e in those])) for key, those in returns.items()}
+    best = max(means, key=lambda key: means[key])
+    w = returns[best][0].w.astype(np.float64)
+    num_tasks, num_episodes = len(means), len(judged)
+    if num_tasks == num_episodes:
+        method = f"random search over {num_episodes} episodes, best return {means[best]:g}"
+    else:
+        method = f"search over {num_tasks} tasks in {num_episodes} episodes, best mean return {means[best]:g}"
+    return Task(
+        name="env-search",
+        env=config.env,
+        w=w / np.linalg.norm(w),
+        method=method,
+        r_squared=_explained(seen, w),
+        condition_number=math.inf,
+        standard_error=np.full(len(w), math.inf),
+        num_steps=len(seen.reward),
+        num_rewarded=int(np.count_nonzero(seen.reward)),
+    )
+
+
+def _explained(seen: Rewarded, w: NDArray[np.float64]) -> float:
+    """The share of the rewards' variance along w; none where there are no features."""
+    if seen.phi.shape[1] != len(w):
+        return 0.0
+    sums = RewardSums(len(w))
+    sums.add(seen.phi, seen.reward.astype(np.float64))
+    return explained(sums, w)
+
+
+def try_task(
+    agent: Values,
+    config: RunConfig,
+    name: str,
+    choice: Choice,
+    *,
+    num_episodes: int = NUM_TRIALS,
+    epsilon: float | None = None,
+    gpi: bool | None = None,
+    seed: int = 1,
+) -> Scores:
+    """Play whole episodes and keep their raw scores."""
+    epsilon = config.agent.exploration if epsilon is None else epsilon
+    env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
+    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
+    pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
+    scores = score(pilot, env, config, name, choice, num_episodes, seed)
+    env.close()
+    return scores
+
+
+def score(
+    player: Player,
+    env: VectorEnv,
+    config: RunConfig,
+    name: str,
+    choice: Choice,
+    num_episodes: int,
+    seed: int,
+) -> Scores:
+    """What any player's whole episodes come to."""
+    episodes = play(player, env, choice, num_episodes, seed=seed)
+    scores = [episode.score for episode in episodes]
+    game = atari_games.by_id(config.env)
+    normalised = atari_games.human_normalised(float(np.mean(scores)), game) if game else None
+    return Scores(name, scores, [episode.num_steps for episode in episodes], normalised)
+
+
+def judge(
+    agent: Values,
+    config: RunConfig,
+    tasks: dict[str, Task],
+    *,
+    num_episodes: int = NUM_TRIALS,
+    seed: int = 1,
+) -> Iterator[Scores]:
+    """Each task for 30 episodes; then no adaptation at all, and uniformly random actions."""
+    unadapted = Choice(own_tasks(config.agent, seed), config.training.unroll_length)
+    ways: list[tuple[str, Choice, float | None]]
+    ways = [(name, always(task), None) for name, task in tasks.items()]
+    if config.agent.algorithm != "uniform":
+        ways.append((UNADAPTED if config.agent.task_size > 1 else AS_TRAINED, unadapted, None))
+    ways.append((UNTRAINED, Choice(own_tasks(config.agent, seed)), 1.0))
+    for name, choice, epsilon in ways:
+        yield try_task(
+            agent, config, name, choice, num_episodes=num_episodes, epsilon=epsilon, seed=seed
+        )
+
+
+def always(task: Task) -> Choice:
+    """One task for every episode."""
+    w = task.w.astype(np.float32)
+    return Choice(lambda: w)
+
+
+def own_tasks(config: AgentConfig, seed: int) -> Callable[[], NDArray[np.float32]]:
+    """Tasks as an agent draws them in training, one at a time."""
+    random = torch.Generator().manual_seed(seed)
+    return lambda: draw_tasks(config, 1, random)[0].numpy()
+
+
+def uniform_tasks(d: int, seed: int) -> Callable[[], NDArray[np.float32]]:
+    """Tasks drawn uniformly from the sphere, one at a time."""
+    random = torch.Generator().manual_seed(seed)
+    return lambda: sphere.uniform(1, d=d, generator=random)[0].numpy()

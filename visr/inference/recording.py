@@ -1,0 +1,138 @@
+"""A reward-free sample that a run keeps, so that a new reward costs no new step of the environment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from visr import envs
+from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.envs.episodes import Choice, Moment, play
+from visr.errors import UserError
+from visr.evaluation.two_phase import own_tasks
+from visr.inference import expression
+from visr.storage import checksums
+from visr.storage.files import write_tensors
+
+_SIDE_BY_SIDE = 32
+_LARGEST = 2**28
+"""Bytes of observations: a quarter of a gigabyte."""
+
+RewardFunction = Callable[[NDArray, NDArray, NDArray], NDArray]
+"""(observations, actions, next observations), each [N, ...] -> rewards [N]"""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Steps of the trained agent under tasks of its own; rewards were not looked at."""
+
+    before: NDArray
+    """[N, ...], observations."""
+    action: NDArray[np.int64]
+    """[N]"""
+    reached: NDArray
+    """[N, ...], the observations that followed."""
+    phi: NDArray[np.float32]
+    """[N, d], of what was reached."""
+    episode: NDArray[np.intp]
+    """[N]"""
+    names: list[str]
+    """Of the numbers in an observation."""
+
+    def rewards(self, wanted: str | RewardFunction) -> NDArray[np.float64]:
+        """What a function of (observation, action, next observation) or an expression says of every step."""
+        if isinstance(wanted, str):
+            return expression.evaluate(wanted, self.scope())
+        try:
+            given = wanted(self.before, self.action, self.reached)
+            values = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"The reward function failed on a batch of steps: {error}.") from error
+        if values.shape != self.action.shape:
+            raise UserError(
+                f"The reward function gave shape {values.shape} for {len(self.action):,} steps; it takes "
+                "arrays of all steps at once and returns one reward for each."
+            )
+        return values
+
+    def scope(self) -> dict[str, NDArray]:
+        """Names for expressions: a field is what was reached, before_FIELD what was left."""
+        reached = self.reached.reshape(len(self.action), -1)
+        before = self.before.reshape(len(self.action), -1)
+        scope: dict[str, NDArray] = {n: reached[:, i] for i, n in enumerate(self.names)}
+        scope |= {f"before_{n}": before[:, i] for i, n in enumerate(self.names)}
+        return {**scope, "action": self.action}
+
+
+def is_possible(space: spaces.Space, num_steps: int) -> bool:
+    """Whether that many observations are small enough to keep: numbers and vectors are, images are not."""
+    if isinstance(space, spaces.Discrete):
+        return True
+    is_vector = isinstance(space, spaces.Box) and len(space.shape) == 1
+    return is_vector and 8 * num_steps * int(np.prod(space.shape or ())) <= _LARGEST
+
+
+@torch.inference_mode()
+def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Recording:
+    """Play with a new task every 40 steps, as in training, and keep what was seen but no reward."""
+    env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_steps))
+    random = torch.Generator().manual_seed(seed)
+    pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
+    moments: list[Moment] = []
+    phi: list[NDArray[np.float32]] = []
+
+    def watch(moment: Moment) -> None:
+        if len(moment.episode):
+            moments.append(moment._replace(reward=np.empty(0, dtype=np.float32)))
+            seen = torch.as_tensor(moment.reached, device=pilot.device)
+            phi.append(agent.phi(seen).cpu().numpy())
+
+    choice = Choice(own_tasks(config.agent, seed), config.training.unroll_length)
+    play(pilot, env, choice, num_steps, seed=seed, max_steps=num_steps, watch=watch)
+    env.close()
+    joined = {
+        name: np.concatenate([getattr(moment, name) for moment in moments])[:num_steps]
+        for name in ("before", "action", "reached", "episode")
+    }
+    names = envs.field_names(config)
+    return Recording(**joined, phi=np.concatenate(phi)[:num_steps], names=names)
+
+
+def save(path: Path, recording: Recording) -> None:
+    """One safetensors file."""
+    arrays = {f.name: getattr(recording, f.name) for f in fields(recording) if f.name != "names"}
+    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    metadata = {"names": json.dumps(recording.names)}
+    write_tensors(path, safetensors.numpy.save(plain, metadata=metadata))
+
+
+def load(path: Path) -> Recording:
+    """The inverse of `save`, trusting nothing."""
+    try:
+        if path.stat().st_size > 4 * _LARGEST:  # twice observations, and the smaller rest
+            raise ValueError(f"it is larger than {4 * _LARGEST:,} bytes")
+        checksums.check(path)
+        with safetensors.safe_open(str(path), framework="np") as file:
+            names = [str(name) for name in json.loads((file.metadata() or {})["names"])]
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        recording = Recording(**arrays, names=names)
+        lengths = {len(array) for array in arrays.values()}
+        wide = recording.reached.reshape(len(recording.action), -1).shape[1]
+        if len(lengths) != 1 or wide != len(names):
+            raise ValueError("its arrays do not fit together")
+        return recording
+    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path} is damaged ({error}); remove it, and it will be recorded anew."
+        ) from None

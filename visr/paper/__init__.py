@@ -1,0 +1,1 @@
+"""Everything that reproduces the paper: baselines, plans, the report over many runs."""

@@ -1,0 +1,75 @@
+"""What a trained baseline scores, in the words of every other agent's rewarded phase."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from visr import envs
+from visr.config import RunConfig
+from visr.envs.episodes import Choice
+from visr.errors import needing
+from visr.evaluation import rewarded_phase, two_phase
+from visr.ops.gpi import epsilon_greedy
+from visr.storage.run_dir import RunDir
+
+
+class Policy(NamedTuple):
+    """What a trained agent would do."""
+
+    greedy: Callable[[NDArray], NDArray]
+    """Observations [N, ...] -> actions [N]"""
+    num_actions: int
+
+
+class Player:
+    """Acts as the policy says; at random with probability epsilon."""
+
+    task_size = 1
+
+    def __init__(self, policy: Policy, epsilon: float, seed: int) -> None:
+        self._policy, self._epsilon = policy, epsilon
+        self._random = torch.Generator().manual_seed(seed)
+
+    def pursue(self, w: Any) -> None:
+        """It pursues what it was trained for."""
+
+    def act(self, observation: NDArray, starts: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Actions for observations [N, ...]."""
+        action = torch.as_tensor(self._policy.greedy(observation))
+        wishes = torch.nn.functional.one_hot(action, self._policy.num_actions).float()
+        return epsilon_greedy(wishes, self._epsilon, self._random).numpy()
+
+
+def policy(run: RunDir, config: RunConfig) -> Policy:
+    """The policy of a finished run; only tensors are read."""
+    if config.agent.algorithm == "rainbow":
+        from visr.paper.baselines.rainbow import training as rainbow
+
+        return Policy(*rainbow.load(run, config))
+    with needing("stable_baselines3", "baselines"):
+        from visr.paper.baselines import sb3
+    model = sb3.load(run, config)
+    num_actions = int(model.action_space.n)  # pyright: ignore
+    return Policy(lambda seen: model.predict(seen, deterministic=True)[0], num_actions)
+
+
+def evaluate(
+    run: RunDir, *, num_trials: int = two_phase.NUM_TRIALS, seed: int = 0
+) -> dict[str, Any]:
+    """30 episodes as trained and 30 of random actions, written to phase_two.json."""
+    config = run.config()
+    best = policy(run, config)
+    scores = []
+    for name, epsilon in ((two_phase.AS_TRAINED, config.agent.epsilon), (two_phase.UNTRAINED, 1.0)):
+        player = Player(best, epsilon, seed)
+        env = envs.make_vec(config, min(10, num_trials))
+        one = Choice(lambda: np.ones(1, dtype=np.float32))
+        scores.append(two_phase.score(player, env, config, name, one, num_trials, seed + 1))
+        env.close()
+    result = rewarded_phase.PhaseTwo(two_phase.NOTHING, {}, scores)
+    return rewarded_phase.save(run, result, config, config.training.num_steps)

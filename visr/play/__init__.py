@@ -1,0 +1,1 @@
+"""A task becomes behaviour: policies, sessions, pictures, videos, ONNX files."""

@@ -1,0 +1,147 @@
+"""Policies for other people's code: an action for an observation as the environment itself gives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import ArrayLike, NDArray
+
+from visr.agents.base import Values
+from visr.agents.epsilon_greedy_actor import Pilot
+from visr.envs import Dialect
+from visr.envs.gym import is_text
+from visr.errors import UserError
+from visr.storage.records.task import Task
+
+State = tuple[NDArray[np.int64], NDArray[np.float32]]
+"""What a policy with a memory carries from call to call: the last actions, and the memory itself."""
+
+
+class Policy:
+    """Acts for one task: greedily by GPI over w and fresh neighbours, or by w alone.
+
+    A policy with an LSTM remembers from call to call; `starts` or `reset()` tell it that episodes begin.
+    """
+
+    def __init__(
+        self,
+        agent: Values,
+        task: Task,
+        dialect: Dialect,
+        gpi: bool,
+        epsilon: float,
+        seed: int = 0,
+    ) -> None:
+        self.task, self._dialect = task, dialect
+        self._agent, self._gpi, self._epsilon = agent, gpi, epsilon
+        self._random = torch.Generator().manual_seed(seed)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget what was seen: the next observations begin episodes."""
+        self._pilot: Pilot | None = None
+
+    def __call__(self, observation: Any, starts: ArrayLike | None = None) -> Any:
+        """An action for one observation, or actions for a batch (an array)."""
+        batch, is_single = observations(self._agent, self._dialect, observation)
+        is_new = self._pilot is None or self._pilot.num_envs != len(batch)
+        if self._pilot is None or is_new:
+            self._pilot = self._new_pilot(len(batch), self._epsilon)
+        begins = np.full(len(batch), is_new) if starts is None else np.asarray(starts, dtype=bool)
+        chosen = self._pilot.act(batch, np.broadcast_to(begins, len(batch)).copy())
+        return self._spoken(chosen, is_single)
+
+    def predict(
+        self,
+        observation: Any,
+        state: State | None = None,
+        episode_start: ArrayLike | None = None,
+        deterministic: bool = True,
+    ) -> tuple[Any, State | None]:
+        """Stable-Baselines3's convention: actions and the state to hand in next time.
+
+        Deterministic is greedy; else actions are random as often as they were in training.
+        """
+        batch, is_single = observations(self._agent, self._dialect, observation)
+        epsilon = 0.0 if deterministic else self._agent.config.epsilon
+        pilot = self._new_pilot(len(batch), epsilon)
+        starts = np.full(len(batch), state is None)
+        if state is not None:
+            pilot.remember(*state)
+        if episode_start is not None:
+            starts = starts | np.broadcast_to(np.asarray(episode_start, dtype=bool), len(batch))
+        chosen = pilot.act(batch, starts)
+        remembered = pilot.memory() if self._agent.psi.memory_size else None
+        return self._spoken(chosen, is_single), remembered
+
+    def _new_pilot(self, num_envs: int, epsilon: float) -> Pilot:
+        pilot = Pilot(self._agent, num_envs, epsilon=epsilon, gpi=self._gpi, random=self._random)
+        pilot.pursue(self.task.w)
+        return pilot
+
+    def _spoken(self, actions: NDArray[np.int64], is_single: bool) -> Any:
+        """Actions in the environment's own words."""
+        spoken = self._dialect.actions[actions]
+        if not is_single:
+            return spoken
+        return spoken[0].item() if spoken.ndim == 1 else spoken[0]
+
+
+def observations(agent: Values, dialect: Dialect, given: Any) -> tuple[torch.Tensor, bool]:
+    """Observations as the networks take them, [N, ...], and whether it was a single one.
+
+    What is no observation of this environment is refused.
+    """
+    batch, is_single = _batched(dialect.space, given)
+    try:
+        array = dialect.observations(batch)
+    except ValueError as error:
+        raise UserError(f"The parts of these observations do not fit together: {error}.") from None
+    return torch.as_tensor(array.astype(agent.spec.observation_space.dtype)), is_single
+
+
+def _batched(space: spaces.Space, given: Any) -> tuple[Any, bool]:
+    if isinstance(space, spaces.Dict):
+        parts = {key: _batched(part, _item(given, key)) for key, part in space.items()}
+        return {key: part for key, (part, _) in parts.items()}, _all_single(list(parts.values()))
+    if isinstance(space, spaces.Tuple):
+        pieces = [_batched(part, _item(given, index)) for index, part in enumerate(space)]
+        return tuple(part for part, _ in pieces), _all_single(pieces)
+    if is_text(space):
+        return ([given], True) if isinstance(given, str) else (given, False)
+    array, shape = np.asarray(given), space.shape or ()
+    is_right = array.shape[array.ndim - len(shape) :] == shape and array.ndim <= len(shape) + 1
+    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+        if not is_right or not _are_choices(space, array):
+            raise UserError(f"Observations of this world are whole numbers from {_range(space)}.")
+    elif not is_right or array.dtype.kind not in "iufb":
+        raise UserError(f"Observations of this world have shape {shape}, not {array.shape}.")
+    is_single = array.ndim == len(shape)
+    return (array[None] if is_single else array), is_single
+
+
+def _are_choices(space: spaces.Discrete | spaces.MultiDiscrete, array: NDArray) -> bool:
+    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    is_whole = array.dtype.kind in "iu"
+    return is_whole and bool(((array >= space.start) & (array < space.start + count)).all())
+
+
+def _range(space: spaces.Discrete | spaces.MultiDiscrete) -> str:
+    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
+    return f"{space.start} to {space.start + count - 1}"
+
+
+def _all_single(parts: list[tuple[Any, bool]]) -> bool:
+    return all(is_single for _, is_single in parts)
+
+
+def _item(given: Any, key: Any) -> Any:
+    try:
+        return given[key]
+    except (KeyError, IndexError, TypeError):
+        raise UserError(
+            f"An observation of this world has a part {key!r}, and this one has not."
+        ) from None

@@ -1,0 +1,159 @@
+"""What people see of an environment: one picture for every step."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from visr import envs
+from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.envs.atari import AtariGames
+from visr.envs.grid.world import GridWorld
+from visr.envs.gym import drawn_seeds
+from visr.errors import UserError
+
+Picture = NDArray[np.uint8]
+"""[H, W, 3]"""
+_CELL = 32
+
+
+class Screen(Protocol):
+    """What people see of one environment."""
+
+    scale: tuple[int, int]
+    """How tall and wide to draw each pixel."""
+
+    def reset(self, observation: NDArray, seed: int) -> Picture:
+        """The first picture, [H, W, 3]."""
+        ...
+
+    def step(self, observation: NDArray, action: NDArray) -> Picture:
+        """The picture after an action."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what draws."""
+        ...
+
+
+class ColourTwin:
+    """An Atari game's twin, which plays the same game in colour: equal seeds and actions, equal games."""
+
+    scale: tuple[int, int] = (2, 3)
+    """Atari's pixels are wide."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._twin = AtariGames(config.atari, config.env, 1, num_threads=1, screen=True)
+
+    def reset(self, observation: NDArray, seed: int) -> Picture:
+        """The first picture."""
+        return self._twin.reset(seed=seed)[0][0, -1]
+
+    def step(self, observation: NDArray, action: NDArray) -> Picture:
+        """The picture after an action."""
+        return self._twin.step(action)[0][0, -1]
+
+    def close(self) -> None:
+        """Let go of the twin."""
+        self._twin.close()
+
+
+class RenderedTwin:
+    """The twin of a Gymnasium environment, which draws itself."""
+
+    scale: tuple[int, int] = (1, 1)
+
+    def __init__(self, config: RunConfig) -> None:
+        try:
+            self._twin = gymnasium.make(config.env, render_mode="rgb_array")
+        except Exception as error:  # other people's code
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise UserError(
+                f"{config.env} cannot draw itself ({reason}); leave out --video."
+            ) from error
+        self._meanings = envs.dialect(config).actions
+
+    def reset(self, observation: NDArray, seed: int) -> Picture:
+        """The first picture."""
+        self._twin.reset(seed=drawn_seeds(seed, 1)[0])
+        return self._picture()
+
+    def step(self, observation: NDArray, action: NDArray) -> Picture:
+        """The picture after an action."""
+        self._twin.step(self._meanings[action[0]])
+        return self._picture()
+
+    def _picture(self) -> Picture:
+        picture: Any = self._twin.render()
+        return np.asarray(picture, dtype=np.uint8)
+
+    def close(self) -> None:
+        """Let go of the twin."""
+        self._twin.close()
+
+
+class Drawing:
+    """Cells of one colour each, drawn from the observation alone."""
+
+    scale: tuple[int, int] = (_CELL, _CELL)
+
+    def __init__(self, colours: Callable[[NDArray], Picture]) -> None:
+        self._colours = colours
+
+    def reset(self, observation: NDArray, seed: int) -> Picture:
+        """The first picture."""
+        return self._colours(observation[0])
+
+    def step(self, observation: NDArray, action: NDArray) -> Picture:
+        """The picture after an action."""
+        return self._colours(observation[0])
+
+    def close(self) -> None:
+        """There is nothing to let go of."""
+
+
+def screen(config: RunConfig) -> Screen:
+    """Whatever shows this environment best."""
+    if config.env.startswith(ATARI):
+        return ColourTwin(config)
+    if config.env.startswith(MINATAR):
+        return Drawing(_planes)
+    if config.env == GRID:
+        return Drawing(functools.partial(_grid, GridWorld.from_config(config.grid)))
+    return RenderedTwin(config)
+
+
+def enlarged(picture: Picture, scale: tuple[int, int]) -> Picture:
+    """Every pixel as a block of that height and width."""
+    return np.repeat(np.repeat(picture, scale[0], axis=0), scale[1], axis=1)
+
+
+def _grid(world: GridWorld, state: NDArray) -> Picture:
+    cells = np.full((world.height, world.width, 3), 235, dtype=np.uint8)
+    cells[~world.free.reshape(world.height, world.width)] = 60
+    cells.reshape(-1, 3)[int(state)] = _PALETTE[1]
+    return cells
+
+
+def _planes(planes: NDArray) -> Picture:
+    """A colour for every plane of objects; later planes lie above earlier ones."""
+    cells = np.full((*planes.shape[1:], 3), 20, dtype=np.uint8)
+    for plane, colour in zip(planes, itertools.cycle(_PALETTE), strict=False):
+        cells[plane > 0] = colour
+    return cells
+
+
+_PALETTE = np.array(
+    [
+        *[(230, 159, 0), (0, 114, 178), (86, 180, 233), (0, 158, 115), (240, 228, 66)],
+        *[(213, 94, 0), (204, 121, 167), (220, 220, 220), (150, 150, 150), (120, 94, 240)],
+    ],
+    dtype=np.uint8,
+)
+"""Okabe and Ito's colours, told apart by everybody, and three more."""

@@ -1,0 +1,74 @@
+"""One environment, one pilot, one screen: play that can be paused, steered and watched."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from visr import envs
+from visr.agents.base import Values
+from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.play.rendering import Picture, Screen
+
+
+class Stage:
+    """Plays one episode after another, a step whenever it is asked to; `begin` comes first.
+
+    The pilot's `epsilon` and `gpi` may change between steps, and so may the task.
+    """
+
+    def __init__(
+        self,
+        agent: Values,
+        config: RunConfig,
+        *,
+        epsilon: float,
+        gpi: bool | None = None,
+        seed: int = 0,
+        screen: Screen | None = None,
+    ) -> None:
+        self._agent, self._screen = agent, screen
+        self._env = envs.make_vec(config, 1)
+        random = torch.Generator().manual_seed(seed)
+        self.pilot = Pilot(agent, 1, epsilon=epsilon, gpi=gpi, random=random)
+        self.picture: Picture | None = None
+        self.action: int | None = None
+        """What led here; None where an episode begins."""
+        self.values: NDArray[np.float32] | None = None
+        """[actions], Q in the state before that action."""
+        self.num_steps, self.score, self.reward, self.is_over = 0, 0.0, 0.0, True
+
+    def begin(self, seed: int) -> None:
+        """A new episode, decided by its seed."""
+        self.observation, _ = self._env.reset(seed=seed)
+        self._starts = np.array([True])
+        self.picture = self._screen.reset(self.observation, seed) if self._screen else None
+        self.num_steps, self.score, self.reward, self.is_over = 0, 0.0, 0.0, False
+        self.action = self.values = None
+
+    def step(self) -> None:
+        """One action of the pilot's, and what came of it."""
+        action = self.pilot.act(self.observation, self._starts)
+        self.observation, reward, terminated, truncated, _ = self._env.step(action)
+        if self._screen:
+            self.picture = self._screen.step(self.observation, action)
+        self.action, self.values = int(action[0]), self.pilot.values[0].numpy()
+        self.num_steps, self.reward = self.num_steps + 1, float(reward[0])
+        self.score, self._starts = self.score + self.reward, np.array([False])
+        self.is_over = bool(terminated[0] or truncated[0])
+
+    @torch.inference_mode()
+    def features(self) -> NDArray[np.float32]:
+        """phi of where it stands now, [d]."""
+        assert isinstance(self._agent, Visr)  # the others have no features to show
+        seen = torch.as_tensor(self.observation, device=self._agent.device)
+        return self._agent.phi(seen)[0].cpu().numpy()
+
+    def close(self) -> None:
+        """Let go of the environment and the screen."""
+        self._env.close()
+        if self._screen:
+            self._screen.close()

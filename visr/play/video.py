@@ -1,0 +1,132 @@
+"""Films: an agent at play, frame by frame."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from visr.agents.base import Values
+from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.errors import UserError
+from visr.play import rendering
+from visr.play.session import Stage
+from visr.storage.files import writing
+
+FRAMES_PER_SECOND = {ATARI: 15, GRID: 8, MINATAR: 10}
+"""An Atari step lasts four frames of sixty a second."""
+_CAPTION = 20
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One moment of play."""
+
+    picture: NDArray[np.uint8]
+    """[H, W, 3]"""
+    num_steps: int
+    score: float
+    is_last: bool
+    """Whether the episode ended here."""
+
+
+def frames(
+    agent: Values,
+    config: RunConfig,
+    w: NDArray[np.floating],
+    *,
+    num_episodes: int,
+    max_steps: int,
+    epsilon: float,
+    gpi: bool | None = None,
+    seed: int = 0,
+    show: bool = True,
+) -> Iterator[Frame]:
+    """Play whole episodes with one task; a picture for every step if anybody looks."""
+    shown = rendering.screen(config) if show else None
+    stage = Stage(agent, config, epsilon=epsilon, gpi=gpi, seed=seed, screen=shown)
+    stage.pilot.pursue(w)
+
+    def frame(is_last: bool) -> Frame:
+        picture = _NOTHING
+        if shown is not None and stage.picture is not None:
+            picture = rendering.enlarged(stage.picture, shown.scale)
+        return Frame(picture, stage.num_steps, stage.score, is_last)
+
+    with contextlib.closing(stage):
+        for episode in range(num_episodes):
+            stage.begin(seed + episode)
+            is_last = False
+            yield frame(is_last)
+            while not is_last:
+                stage.step()
+                is_last = stage.is_over or stage.num_steps >= max_steps
+                yield frame(is_last)
+
+
+_NOTHING = np.zeros((0, 0, 3), dtype=np.uint8)
+
+
+class Film:
+    """An MP4 file that is there only when it is whole."""
+
+    def __init__(self, path: Path, frames_per_second: int, title: str) -> None:
+        self._path, self._title, self._rate = path, title, frames_per_second
+        self._partial = path.with_name(f"{path.stem}.partial{path.suffix}")
+        self._writer: Any = None
+
+    def add(self, frame: Frame) -> None:
+        """Append a frame with its caption."""
+        picture = captioned(frame, self._title)
+        writer = self._writer or self._open(picture)
+        with writing(self._path):
+            writer.send(np.ascontiguousarray(picture))
+
+    def _open(self, picture: NDArray[np.uint8]) -> Any:
+        try:
+            import imageio_ffmpeg
+        except ImportError as error:
+            raise UserError(
+                'Films need imageio-ffmpeg: pip install "visr[video]", or leave out --video.'
+            ) from error
+        height, width, _ = picture.shape
+        with writing(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._partial.touch()
+            self._writer = imageio_ffmpeg.write_frames(
+                str(self._partial),
+                (width, height),
+                fps=self._rate,
+                quality=7,
+                macro_block_size=2,
+                ffmpeg_log_level="error",
+            )
+            self._writer.send(None)
+        return self._writer
+
+    def close(self, keep: bool) -> None:
+        """Finish the file under its own name, or leave nothing."""
+        if self._writer is None:
+            return
+        self._writer.close()
+        if keep:
+            with writing(self._path):
+                self._partial.replace(self._path)
+        else:
+            self._partial.unlink(missing_ok=True)
+
+
+def captioned(frame: Frame, title: str) -> NDArray[np.uint8]:
+    """The picture with a line of words below it; sides are even, as the codec wants."""
+    height, width, _ = frame.picture.shape
+    canvas = Image.new("RGB", (width + width % 2, height + height % 2 + _CAPTION), (20, 20, 20))
+    canvas.paste(Image.fromarray(frame.picture), (0, 0))
+    words = f"{title}   step {frame.num_steps}   score {frame.score:g}"
+    ImageDraw.Draw(canvas).text((6, height + 4), words, fill=(230, 230, 230))
+    return np.asarray(canvas)

@@ -1,0 +1,77 @@
+"""CSV files of numbers that grow row by row, and are cut back when a run goes on from a checkpoint."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from visr.errors import UserError
+from visr.storage import safe_open
+from visr.storage.files import read_bytes, reading, write_bytes, writing
+
+_LARGEST = 1024 * 1024 * 1024
+
+
+def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Add rows to a CSV file, with its header if it is new; one begun by an older visr keeps its columns."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    with writing(path):
+        if not path.exists() or path.stat().st_size == 0:
+            writer.writerow(columns)
+        else:
+            known = _header(path)
+            rows = [
+                [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
+            ]
+        writer.writerows(rows)
+        descriptor = safe_open.to_write(path, os.O_WRONLY | os.O_APPEND)
+        with open(descriptor, "a", encoding="utf-8") as file:
+            file.write(text.getvalue())
+
+
+def _header(path: Path) -> list[str]:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.readline().rstrip("\n").split(",")
+
+
+def read_rows(path: Path) -> list[dict[str, float]]:
+    """A CSV file of numbers; a missing file has no rows, a half-written last line is left out."""
+    reader = csv.DictReader(io.StringIO("".join(whole_lines(path))))
+    try:
+        return [{k: float(v) for k, v in row.items()} for row in reader]
+    except (TypeError, ValueError, AttributeError, csv.Error):
+        raise UserError(
+            f"{path} is damaged: a row does not fit its header; restore it, or move it away."
+        ) from None
+
+
+def forget_rows_after(path: Path, num_steps: int) -> None:
+    """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
+    if path.exists():
+        write_bytes(path, rows_until(path, num_steps).encode())
+
+
+def rows_until(path: Path, num_steps: int) -> str:
+    """The text of a CSV file as it was when a checkpoint of that age was written."""
+    header, *rows = whole_lines(path) or [""]
+    try:
+        kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
+    except ValueError:
+        raise UserError(
+            f"{path} is damaged: a row begins with no count of steps; restore it, or move it away."
+        ) from None
+    return "".join([header, *kept])
+
+
+def whole_lines(path: Path) -> list[str]:
+    """The lines of a text file with their ends, but a half-written last one; none of a missing file."""
+    with reading(path):
+        if not path.exists():
+            return []
+        lines = read_bytes(path, _LARGEST).decode("utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n")]

@@ -1,0 +1,119 @@
+"""The paper's online evaluation: a few environments that see rewards while the others pre-train."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from visr import envs
+from visr.agents.registry import Agent
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.errors import UserError
+from visr.ops.regression import RewardSums, solve
+from visr.ops.rng import derived
+from visr.training.actor import Actor
+from visr.types import Unroll
+
+
+class OnlineEvaluation:
+    """Acts with the w of a regression on its own latest rewarded steps; the learner never sees it.
+
+    Agents that infer nothing act as they do in training: only their returns are of interest.
+
+    phi changes while it watches: each step keeps the phi it had when it was played.
+    """
+
+    def __init__(self, config: RunConfig, agent: Agent) -> None:
+        training = config.training
+        self._config, size = config, training.num_rewarded_envs
+        seed = derived(training.seed, 2)
+        self.actor = Actor(config, envs.make_vec(config, size), agent.psi, seed)
+        self._phi = torch.zeros(training.rewarded_window, config.agent.num_features)
+        self._reward = torch.zeros(training.rewarded_window)
+        self._num_steps = 0
+        self._returns = torch.zeros(size)
+        self._finished: list[float] = []
+        self._fit = {"r_squared": 0.0, "num_rewarded": 0.0}
+
+    def play(self, agent: Agent) -> None:
+        """One unroll with the task as it is known now, and what it teaches."""
+        self.actor.refresh(agent.psi)
+        unroll = self.actor.collect(self.task())
+        if isinstance(agent, Visr):
+            with torch.inference_mode():
+                phi = agent.phi(unroll.observation[1:].to(agent.device)).cpu()
+            happened = ~unroll.is_reset
+            self._remember(phi[happened], unroll.reward[happened])
+        self._count(unroll)
+
+    def task(self) -> Tensor | None:
+        """The unit w that explains the rewards remembered; None while they explain nothing."""
+        size = min(self._num_steps, len(self._reward))
+        reward = self._reward[:size].numpy().astype(np.float64)
+        if not reward.any():
+            return None
+        sums = RewardSums(self._phi.shape[1])
+        sums.add(self._phi[:size].numpy(), reward)
+        inference = self._config.inference
+        try:
+            fit = solve(
+                sums, centred=inference.centred, ridge=inference.ridge, whitened=inference.whitened
+            )
+        except UserError:
+            return None
+        self._fit = {"r_squared": fit.r_squared, "num_rewarded": float(fit.num_rewarded)}
+        w = torch.as_tensor(fit.w, dtype=torch.float32)
+        return w / w.norm() if w.norm() > 0 else None
+
+    def _remember(self, phi: Tensor, reward: Tensor) -> None:
+        if self._config.inference.clip_rewards:
+            reward = reward.clamp(-1, 1)
+        slots = (self._num_steps + torch.arange(len(reward))) % len(self._reward)
+        self._phi[slots], self._reward[slots] = phi, reward
+        self._num_steps += len(reward)
+
+    def _count(self, unroll: Unroll) -> None:
+        """Raw returns of whole games; a lost life ends none."""
+        for reward, is_reset in zip(unroll.reward, unroll.is_reset, strict=True):
+            self._finished += self._returns[is_reset].tolist()
+            self._returns = torch.where(is_reset, 0.0, self._returns + reward)
+
+    def row(self) -> dict[str, float]:
+        """What happened since the last row: nothing while no game has ended."""
+        if not self._finished:
+            return {}
+        finished, self._finished = np.asarray(self._finished), []
+        return {
+            "num_episodes": float(len(finished)),
+            "mean_return": float(finished.mean()),
+            **self._fit,
+        }
+
+    def restart(self, num_steps: int) -> None:
+        """Begin new games where they cannot be saved; what they had scored is forgotten with them."""
+        if not self.actor.remembers:
+            self.actor.restart(num_steps)
+            self._returns = torch.zeros_like(self._returns)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that determines what comes next, given weights."""
+        return {
+            "phi": self._phi,
+            "reward": self._reward,
+            "num_steps": torch.tensor(self._num_steps),
+            "returns": self._returns,
+            "finished": torch.tensor(self._finished, dtype=torch.float64),
+            "fit": torch.tensor(list(self._fit.values()), dtype=torch.float64),
+            **{f"actor.{k}": v for k, v in self.actor.state().items()},
+        }
+
+    def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
+        """The inverse of `state`."""
+        self._phi, self._reward = tensors["phi"], tensors["reward"]
+        self._num_steps, self._returns = int(tensors["num_steps"]), tensors["returns"]
+        self._finished = tensors["finished"].tolist()
+        self._fit = dict(zip(self._fit, tensors["fit"].tolist(), strict=True))
+        actor = {k.removeprefix("actor."): v for k, v in tensors.items() if k.startswith("actor.")}
+        self.actor.load_state(actor, num_steps)
