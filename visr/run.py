@@ -51,14 +51,14 @@ class Run:
                 f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which knows one reward only; "
                 "`visr evaluate` plays it, and that is all it does."
             )
-        self._dialect = envs.dialect(self.config)
+        self._codec = envs.space_codec(self.config)
         spec = spec_of(envs.make_vec(self.config, num_envs=1))
         agent = registry.new(self.config.agent, spec).requires_grad_(False)
         self.num_steps = _restore(agent, run_dir, model)
         """The age of the weights: steps of reward-free training, or of fine-tuning if there was any."""
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
-        self.world = GridWorld.from_config(self.config.grid) if self.config.env == GRID else None
+        self.world = envs.exact_model(self.config)
 
     @property
     def visr(self) -> Visr:
@@ -280,7 +280,7 @@ class Run:
         """A policy that pursues the task: call it with one observation or a batch."""
         configuration.check_value("epsilon", epsilon, float)
         gpi = self.config.agent.gpi if gpi is None else gpi
-        return Policy(self.agent, self._checked(task), self._dialect, gpi, epsilon)
+        return Policy(self.agent, self._checked(task), self._codec, gpi, epsilon)
 
     def evaluate(
         self, task: Task, *, gamma: float = exact.GAMMA, gpi: bool | None = None
@@ -325,9 +325,9 @@ class Run:
         space = self.agent.spec.observation_space
         if isinstance(space, Discrete):
             flat = np.asarray(observations)
-            batch, _ = policy.observations(self.agent, self._dialect, flat.reshape(-1))
+            batch, _ = policy.observations(self.agent, self._codec, flat.reshape(-1))
             return batch.reshape(flat.shape).to(self.agent.device)
-        batch, is_single = policy.observations(self.agent, self._dialect, observations)
+        batch, is_single = policy.observations(self.agent, self._codec, observations)
         return (batch[0] if is_single else batch).to(self.agent.device)
 
     def require_rewards(self) -> None:

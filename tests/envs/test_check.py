@@ -13,7 +13,7 @@ from gymnasium import spaces
 from tests.test_cli import visr
 from visr.config import RunConfig
 from visr.envs import check
-from visr.envs.check import Checkup
+from visr.envs.check import EnvCheck
 
 
 class Odd(gymnasium.Env):
@@ -64,8 +64,8 @@ def odd() -> Iterator[Make]:
     gymnasium.registry.pop("Odd-v0", None)
 
 
-def examined(id: str, num_steps: int = 240) -> Checkup:
-    return check.examine(RunConfig(env=id), num_steps)
+def examined(id: str, num_steps: int = 240) -> EnvCheck:
+    return check.check_env(RunConfig(env=id), num_steps)
 
 
 def test_cart_pole_fits_and_its_reward_says_only_how_long_episodes_last():
@@ -101,7 +101,7 @@ def test_episodes_and_rewards_are_counted(odd: Make):
         ("NaN at first", "48 numbers in observations were NaN or infinite."),
         ("NaN reward", "Some rewards were NaN or infinite."),
         ("one action", "There is only one action, so there is nothing to choose."),
-        ("still", "The observation never changed, so there is nothing to tell apart."),
+        ("still", "The observation never changed, so there is nothing to learn."),
     ],
 )
 def test_what_no_agent_could_learn_from_is_a_problem(odd: Make, fault: str, problem: str):
@@ -113,8 +113,8 @@ def test_what_no_agent_could_learn_from_is_a_problem(odd: Make, fault: str, prob
 @pytest.mark.parametrize(
     ("fault", "remark"),
     [
-        ("unrepeatable", "Equal seeds gave unequal games"),
-        ("no reward", "Random actions met no reward"),
+        ("unrepeatable", "Equal seeds gave different steps"),
+        ("no reward", "Random actions reached no reward"),
         ("endless", "No episode ended in so many steps."),
     ],
 )
@@ -153,7 +153,7 @@ def test_the_doctor_says_what_fits():
 
 def test_the_doctors_json_is_what_it_found():
     content = visr("doctor", "CartPole-v1", "--steps", "200", "--seed", "3", "--json").json
-    found = check.examine(RunConfig(env="CartPole-v1"), 200, seed=3)
+    found = check.check_env(RunConfig(env="CartPole-v1"), 200, seed=3)
     assert content["num_steps"] == found.num_steps
     assert content["remarks"] == found.remarks
     assert content["num_actions"] == 2

@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 from visr import envs
 from visr.config import GymConfig, RunConfig
 from visr.envs import gym
+from visr.envs import spaces as spaces_codec
 from visr.envs.gym import GymEnvs
 from visr.errors import UserError
 from visr.inference import expression
@@ -120,12 +121,12 @@ def test_known_environments_become_a_state_or_a_vector(id: str, seen: Any, num_a
 def test_minigrids_image_and_direction_stand_side_by_side():
     env = known("MiniGrid-FourRooms-v0", 1)
     observation, _ = env.reset(seed=4)
-    inner, _ = known("MiniGrid-FourRooms-v0", 1).inner.reset(seed=gym.drawn_seeds(4, 1)[0])
+    inner, _ = known("MiniGrid-FourRooms-v0", 1).inner.reset(seed=gym.spread_seeds(4, 1)[0])
     direction = np.eye(4)[inner["direction"]]
     assert np.array_equal(observation, np.hstack([direction, inner["image"].reshape(1, -1)]))
-    assert env.field_names[:4] == [f"direction_{k}" for k in range(4)]
-    assert env.field_names[4] == "image_0"
-    assert len(env.field_names) == env.single_observation_space.shape[0]  # pyright: ignore
+    assert env.codec.field_names[:4] == [f"direction_{k}" for k in range(4)]
+    assert env.codec.field_names[4] == "image_0"
+    assert len(env.codec.field_names) == env.single_observation_space.shape[0]  # pyright: ignore
 
 
 @pytest.mark.parametrize("id", ["CartPole-v1", "FrozenLake-v1", "MiniGrid-FourRooms-v0"])
@@ -229,7 +230,7 @@ def test_images_become_planes(made: Make, shape: Any, seen: Any, order: Any):
     assert observation in env.observation_space
     expected = image[None] if order is None else image.transpose(order)
     assert np.array_equal(observation, np.stack([expected, expected]))
-    assert env.field_names == []
+    assert env.codec.field_names == []
 
 
 @pytest.mark.parametrize(
@@ -242,7 +243,7 @@ def test_images_become_planes(made: Make, shape: Any, seen: Any, order: Any):
 )
 def test_observations_without_numbers_are_refused_in_a_sentence(space: spaces.Space, words: str):
     with pytest.raises(UserError, match=words) as refused:
-        gym.observations(space)
+        spaces_codec.observations(space)
     assert "\n" not in str(refused.value)
 
 
@@ -250,13 +251,18 @@ def test_observations_without_numbers_are_refused_in_a_sentence(space: spaces.Sp
 
 
 def test_the_numbers_of_well_known_environments_have_names():
-    assert known("CartPole-v1").field_names == ["position", "velocity", "angle", "angular_velocity"]
-    assert known("MountainCar-v0").field_names == ["position", "velocity"]
-    assert known("Taxi-v4").field_names == ["state"]
+    assert known("CartPole-v1").codec.field_names == [
+        "position",
+        "velocity",
+        "angle",
+        "angular_velocity",
+    ]
+    assert known("MountainCar-v0").codec.field_names == ["position", "velocity"]
+    assert known("Taxi-v4").codec.field_names == ["state"]
     for id in ("Acrobot-v1", "LunarLander-v3"):
         env = known(id)
-        assert len(env.field_names) == env.single_observation_space.shape[0]  # pyright: ignore
-    assert envs.field_names(RunConfig(env="CartPole-v1")) == known("CartPole-v1").field_names
+        assert len(env.codec.field_names) == env.single_observation_space.shape[0]  # pyright: ignore
+    assert envs.space_codec(RunConfig(env="CartPole-v1")).field_names[0] == "position"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +291,7 @@ def test_numbers_are_named_after_their_place_in_words_that_expressions_can_use(
     made: Make, space: spaces.Space, names: list[str]
 ):
     env = made(space)
-    assert env.field_names == names
+    assert env.codec.field_names == names
     scope = {name: np.full(2, index) for index, name in enumerate(names)}
     for index, name in enumerate(names):
         assert expression.evaluate(f"{name} + 1", scope).tolist() == [index + 1] * 2
@@ -305,7 +311,7 @@ def test_actions_are_spoken_as_the_environment_counts_them(made: Make):
 def test_combinations_of_actions_become_one(made: Make):
     env = made(actions=spaces.MultiDiscrete([2, 3], start=[0, 4]))
     assert env.single_action_space == spaces.Discrete(6)
-    assert env.meanings.tolist() == [[0, 4], [0, 5], [0, 6], [1, 4], [1, 5], [1, 6]]
+    assert env.codec.actions.tolist() == [[0, 4], [0, 5], [0, 6], [1, 4], [1, 5], [1, 6]]
     env.reset(seed=0)
     env.step(np.array([1, 5]))
     first, second = (copy.unwrapped.acted[0] for copy in env.inner.envs)  # pyright: ignore
@@ -316,10 +322,10 @@ def test_continuous_actions_are_offered_from_end_to_end(made: Make):
     low, high = np.array([-2, 0], np.float32), np.array([2, 0.3], np.float32)
     env = made(actions=spaces.Box(low, high), discretise=3)
     assert env.single_action_space == spaces.Discrete(9)
-    assert env.meanings.dtype == np.float32
-    assert np.array_equal(env.meanings[[0, -1]], [low, high])
-    assert np.allclose(env.meanings[:4], [[-2, 0], [-2, 0.15], [-2, 0.3], [0, 0]])
-    assert all(action in env.inner.single_action_space for action in env.meanings)
+    assert env.codec.actions.dtype == np.float32
+    assert np.array_equal(env.codec.actions[[0, -1]], [low, high])
+    assert np.allclose(env.codec.actions[:4], [[-2, 0], [-2, 0.15], [-2, 0.3], [0, 0]])
+    assert all(action in env.inner.single_action_space for action in env.codec.actions)
     env.reset(seed=0)
     env.step(np.array([0, 8]))
     assert np.array_equal([copy.unwrapped.acted[0] for copy in env.inner.envs], [low, high])  # pyright: ignore
@@ -327,13 +333,13 @@ def test_continuous_actions_are_offered_from_end_to_end(made: Make):
 
 def test_the_widest_bounds_there_are_stay_numbers():
     widest = spaces.Box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (1,), np.float32)
-    assert np.isfinite(gym.actions(widest, 3)).all()
+    assert np.isfinite(spaces_codec.actions(widest, 3)).all()
 
 
 def test_a_real_continuous_environment_can_be_played():
     env = known("MountainCarContinuous-v0", 2, discretise=5)
     env.reset(seed=0)
-    assert env.meanings.ravel().tolist() == [-1, -0.5, 0, 0.5, 1]
+    assert env.codec.actions.ravel().tolist() == [-1, -0.5, 0, 0.5, 1]
     assert env.step(np.array([0, 4]))[0].shape == (2, 2)
 
 
@@ -356,13 +362,13 @@ def test_actions_that_are_too_many_or_unbounded_are_refused_in_a_sentence(
     space: spaces.Space, discretise: int, words: str
 ):
     with pytest.raises(UserError, match=words) as refused:
-        gym.actions(space, discretise)
+        spaces_codec.actions(space, discretise)
     assert "\n" not in str(refused.value)
 
 
 def test_a_thousand_actions_are_not_too_many():
-    assert gym.actions(spaces.Box(-1, 1, (3,)), 10).shape == (1_000, 3)
-    assert gym.actions(spaces.MultiDiscrete([10, 100]), 0).shape == (1_000, 2)
+    assert spaces_codec.actions(spaces.Box(-1, 1, (3,)), 10).shape == (1_000, 3)
+    assert spaces_codec.actions(spaces.MultiDiscrete([10, 100]), 0).shape == (1_000, 2)
 
 
 def test_what_an_environment_says_while_it_is_built_becomes_a_sentence():

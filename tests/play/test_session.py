@@ -88,4 +88,4 @@ def test_actions_have_names_that_people_use(env: str, names: list[str], tiny):
     pytest.importorskip({"Mi": "minatar", "AL": "ale_py"}.get(env[:2], "gymnasium"))
     config = tiny() if env.startswith("visr") else api.presets.for_environment(env)
     config = api.configuration.replace(config, env=env)
-    assert envs.action_names(config) == names
+    assert envs.space_codec(config).action_names == names

@@ -14,7 +14,7 @@ from visr.config import AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunCo
 from visr.errors import UserError
 
 if TYPE_CHECKING:
-    from visr.envs.check import Checkup
+    from visr.envs.check import EnvCheck
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def run(args: list[str]) -> int:
     from visr.envs import check
 
     envs.trust(config.env)
-    found = check.examine(config, chosen.steps, chosen.seed)
+    found = check.check_env(config, chosen.steps, chosen.seed)
     if chosen.json:
         output.emit(dataclasses.asdict(found))
     else:
@@ -65,7 +65,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def _show(found: Checkup) -> None:
+def _show(found: EnvCheck) -> None:
     lengths = "none ended"
     if found.mean_length is not None:
         lengths = f"{found.num_episodes:,}, {found.mean_length:,.0f} steps on average"

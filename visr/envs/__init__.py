@@ -5,14 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import warnings
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
 import gymnasium
-import numpy as np
-from gymnasium.spaces import Discrete, Space
 from gymnasium.vector import AutoresetMode, VectorEnv
-from numpy.typing import NDArray
 
 from visr import atari_games
 from visr.config import ATARI, GRID, MINATAR
@@ -24,12 +20,13 @@ from visr.envs.gym import GymEnvs
 from visr.envs.minatar import GAMES as MINATAR_GAMES
 from visr.envs.minatar import MinAtarGames
 from visr.envs.modules import trust
+from visr.envs.spaces import SpaceCodec, identity_codec
 from visr.errors import UserError
 
 if TYPE_CHECKING:
     from visr.config import RunConfig
 
-__all__ = ["Dialect", "action_names", "dialect", "field_names", "list_envs", "make_vec", "trust"]
+__all__ = ["SpaceCodec", "exact_model", "list_envs", "make_vec", "space_codec", "trust"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -68,11 +65,10 @@ def list_envs() -> list[tuple[str, str]]:
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:
-    """The environments of a run; a seed here decides all that follows, as one at `reset()` does."""
+    """The vector environment of a run; `seed` resets it with that seed."""
     if num_envs < 1:
         raise UserError(f"num_envs is {num_envs}, but there must be at least 1 environment.")
-    if config.env == GRID:
-        world = GridWorld.from_config(config.grid)
+    if world := exact_model(config):
         env = GridVectorEnv(world, num_envs, max_episode_steps=config.grid.max_episode_steps)
     elif config.env.startswith(MINATAR):
         env = MinAtarGames(config.minatar, config.env, num_envs)
@@ -86,50 +82,20 @@ def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> Vecto
     return env
 
 
-class Dialect(NamedTuple):
-    """How an environment speaks, where networks speak otherwise."""
-
-    space: Space
-    """Of its own single observations."""
-    observations: Callable[[Any], NDArray]
-    """A batch of its observations -> as networks take them."""
-    actions: NDArray
-    """[actions, ...], what each of ours means to it."""
+def exact_model(config: RunConfig) -> GridWorld | None:
+    """The transition table behind the environment, where it is known: only the grid's is."""
+    return GridWorld.from_config(config.grid) if config.env == GRID else None
 
 
-def dialect(config: RunConfig) -> Dialect:
-    """How to talk to single environments of this kind."""
+def space_codec(config: RunConfig) -> SpaceCodec:
+    """How to convert observations and actions of single environments of this kind."""
     env = make_vec(config, 1)
     try:
         if isinstance(env, GymEnvs):
-            return Dialect(env.inner.single_observation_space, env.convert, env.meanings)
-        return Dialect(
-            env.single_observation_space,
-            np.asarray,
-            np.arange(env.single_action_space.n),  # pyright: ignore
-        )
-    finally:
-        env.close()
-
-
-def field_names(config: RunConfig) -> list[str]:
-    """Names for the numbers of an observation, for expressions; none where observations are images."""
-    env = make_vec(config, 1)
-    try:
-        if isinstance(env, GymEnvs):
-            return env.field_names
-        return ["state"] if isinstance(env.single_observation_space, Discrete) else []
-    finally:
-        env.close()
-
-
-def action_names(config: RunConfig) -> list[str]:
-    """What people call the actions; where nobody has named them, what they are to the environment."""
-    env = make_vec(config, 1)
-    try:
-        if isinstance(env, AtariGames | MinAtarGames | GymEnvs):
-            return env.action_names
-        return ["up", "left", "down", "right"]  # the grid's
+            return env.codec
+        if isinstance(env, AtariGames | MinAtarGames):
+            return identity_codec(env, env.action_names)
+        return identity_codec(env, ["up", "left", "down", "right"])  # the grid's
     finally:
         env.close()
 
@@ -147,7 +113,7 @@ def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
         )
     except gymnasium.error.UnregisteredEnv as error:
         raise UserError(_unknown(id)) from error
-    except Exception as error:  # it is other people's code that failed, at our door
+    except Exception as error:  # the user's code failed
         if id not in gymnasium.registry:
             raise UserError(_unknown(id)) from error
         reason = " ".join(str(error).split()).rstrip(".")
@@ -160,13 +126,13 @@ def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
 
 
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
-"""What some ids need imported first; a fixed list, as an id may come from a stranger."""
+"""Packages that register ids with these prefixes; a fixed list, because an id may come from a stranger."""
 
 
 def _import_known(id: str) -> None:
     for prefix, package in _PACKAGES.items():
         if id.startswith(prefix) and importlib.util.find_spec(package):
-            with warnings.catch_warnings():  # Box2D's own, which crash it where warnings are errors
+            with warnings.catch_warnings():  # Box2D fails to import where warnings are errors
                 warnings.simplefilter("ignore")
                 importlib.import_module(package)
 

@@ -1,4 +1,4 @@
-"""Atari games, prepared as in Mnih et al. (2015), with every setting of ale-py explicit."""
+"""Vector environments of Atari games, preprocessed as in Mnih et al. (2015); all ale-py settings explicit."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from visr.config import ATARI, AtariConfig
 from visr.errors import UserError
 
 _LARGEST = 2**31 - 1
-"""Of ALE's whole numbers, its seeds among them."""
+"""The largest integer that ALE accepts, also as a seed."""
 
 
 class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """Many copies of one game: the last four frames uint8 [N, 4, 84, 84], unclipped rewards float32 [N].
 
-    Next-step auto-reset, as in `GridVectorEnv`. info["lives"] counts them; info["life_lost"] says
-    that they fell in this step and that the episode goes on.
+    Next-step auto-reset, as in `GridVectorEnv`. info["lives"] counts lives; info["life_lost"] marks
+    steps in which one was lost and the episode continues.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -38,9 +38,9 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
         *,
         screen: bool = False,
     ) -> None:
-        """With 0 threads ALE takes as many as there are cores.
+        """0 threads: as many as there are cores.
 
-        `screen` shows what people see, uint8 [N, 1, 210, 160, 3]; equal seeds and actions play equal games.
+        `screen` returns colour frames instead, uint8 [N, 1, 210, 160, 3]; the game itself is the same.
         """
         try:
             from ale_py.vector_env import AtariVectorEnv
@@ -85,9 +85,9 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new episode everywhere; with a seed ALE loads the game anew, which takes a while."""
+        """Start a new episode everywhere; with a seed ALE reloads the ROM, which is slow."""
         super().reset(seed=seed)
-        # By itself ALE counts up from the seed, and games of neighbouring seeds would be the same.
+        # ALE counts up from one seed, so neighbouring seeds would share games.
         seeds = None if seed is None else self.np_random.integers(_LARGEST, size=self.num_envs)
         observation, info = self._ale.reset(seed=seeds)
         self._lives = info["lives"].copy()
@@ -97,12 +97,12 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
     def step(
         self, actions: ArrayLike
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Play on everywhere; games that ended at the last step begin anew instead."""
+        """Step every game; those that ended at the last step reset instead."""
         if self._lives is None:
             raise gymnasium.error.ResetNeeded("call reset() before anything else")
         actions = np.asarray(actions).astype(np.int64, casting="same_kind", copy=False)
         count = self._num_actions
-        # At an action that it does not know, ALE would wait for ever.
+        # ALE hangs on an invalid action.
         if actions.shape != self._ended.shape or not ((actions >= 0) & (actions < count)).all():
             raise ValueError(
                 f"actions must be {self.num_envs} integers from 0 to {count - 1}: {actions}"
@@ -116,14 +116,14 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
 
 
 def _words(name: str) -> str:
-    """ALE's UPRIGHTFIRE as people would say it: up right fire."""
+    """ALE's UPRIGHTFIRE as words: up right fire."""
     if name == "NOOP":
         return "no-op"
     return " ".join(re.findall("UP|DOWN|LEFT|RIGHT|FIRE", name)).lower()
 
 
 def _rom(id: str) -> str:
-    """The name of a game's ROM, be it one of the 57 or another one that ale-py brings."""
+    """The name of a game's ROM: one of the 57, or another that ale-py includes."""
     from ale_py import roms
 
     named = {f"{ATARI}{rom.title().replace('_', '')}-v5": rom for rom in roms.get_all_rom_ids()}

@@ -1,4 +1,4 @@
-"""Does an environment fit? Step it with random actions and look."""
+"""Check an environment: step it with random actions and report what visr needs to know."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from visr.config import RunConfig
-from visr.envs import dialect, make_vec
-from visr.envs.gym import GymEnvs, one_line
+from visr.envs import make_vec, space_codec
+from visr.envs.gym import GymEnvs
+from visr.envs.spaces import one_line
 
 _COPIES = 8
 _COMPARED_STEPS = 200
 
 
 @dataclass
-class Checkup:
-    """What was found."""
+class EnvCheck:
+    """Facts about an environment, problems and remarks."""
 
     env: str
     own_observations: str
@@ -40,25 +41,25 @@ class Checkup:
     num_constant: int | None
     """Numbers of the observation that never changed; None for images and states."""
     problems: list[str] = field(default_factory=list)
-    """What speaks against training here."""
+    """Reasons not to train here."""
     remarks: list[str] = field(default_factory=list)
-    """What is good to know."""
+    """Other things worth knowing."""
 
 
-def examine(config: RunConfig, num_steps: int, seed: int = 0) -> Checkup:
-    """Play that many random steps in all, and twice a few with the same seed."""
+def check_env(config: RunConfig, num_steps: int, seed: int = 0) -> EnvCheck:
+    """Play `num_steps` random steps, then compare two short runs with the same seed."""
     env = make_vec(config, _COPIES)
     if isinstance(env, GymEnvs):
-        env.is_tolerant = True  # nonsense is counted, not refused
-    own = dialect(config)
+        env.allow_non_finite = True  # counted here, not refused
+    codec = space_codec(config)
     space, count = env.single_observation_space, int(env.single_action_space.n)  # pyright: ignore
     seen = _play(env, max(num_steps // _COPIES, 1), seed)
     env.close()
-    found = Checkup(
+    found = EnvCheck(
         env=config.env,
-        own_observations=one_line(own.space),
+        own_observations=one_line(codec.own_space),
         seen_as=_described(space),
-        own_actions=f"{count} of them" if own.actions.ndim == 1 else f"{count} combinations",
+        own_actions=f"{count} of them" if codec.actions.ndim == 1 else f"{count} combinations",
         num_actions=count,
         num_steps=seen["num_steps"],
         steps_per_second=seen["num_steps"] / seen["seconds"],
@@ -136,11 +137,11 @@ def _num_constant(space: spaces.Space, lowest: NDArray, highest: NDArray) -> int
 
 
 def _is_deterministic(config: RunConfig, seed: int) -> bool:
-    """Whether equal seeds and actions give equal games, ends and new beginnings included."""
+    """Whether equal seeds and actions give equal steps, resets included."""
     first, second = (make_vec(config, 2) for _ in range(2))
     for env in (first, second):
         if isinstance(env, GymEnvs):
-            env.is_tolerant = True
+            env.allow_non_finite = True
     random = np.random.default_rng(seed)
     try:
         if not np.array_equal(
@@ -159,24 +160,24 @@ def _is_deterministic(config: RunConfig, seed: int) -> bool:
         second.close()
 
 
-def _judge(found: Checkup, seen: dict[str, Any]) -> None:
-    """What the numbers mean for somebody who wants to train here."""
+def _judge(found: EnvCheck, seen: dict[str, Any]) -> None:
+    """Add problems and remarks for somebody who wants to train here."""
     if seen["num_bad"]:
         found.problems.append(f"{seen['num_bad']} numbers in observations were NaN or infinite.")
     if not seen["finite_rewards"]:
         found.problems.append("Some rewards were NaN or infinite.")
     if np.array_equal(seen["lowest"], seen["highest"]):
-        found.problems.append("The observation never changed, so there is nothing to tell apart.")
+        found.problems.append("The observation never changed, so there is nothing to learn.")
     if found.num_actions < 2:
         found.problems.append("There is only one action, so there is nothing to choose.")
     if not found.is_deterministic:
         found.remarks.append(
-            "Equal seeds gave unequal games: runs here cannot be repeated bit by bit."
+            "Equal seeds gave different steps: runs here cannot be repeated bit by bit."
         )
     if not found.num_rewarded:
         found.remarks.append(
-            "Random actions met no reward: pre-training does not need it, but inferring the environment's "
-            "own reward will, so expect to say what you want by a function instead."
+            "Random actions reached no reward: pre-training needs none, but inferring a task from the "
+            "environment's own reward does; describe the reward by a function or an expression instead."
         )
     elif found.smallest_reward == found.largest_reward:
         found.remarks.append(

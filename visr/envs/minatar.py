@@ -1,10 +1,12 @@
-"""MinAtar's five games, many copies side by side over the reference implementation."""
+"""Vector environments of MinAtar's five games, over the reference implementation."""
 
 from __future__ import annotations
 
+import copy
 import difflib
+import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -12,10 +14,9 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from visr.config import MINATAR, MinAtarConfig
-from visr.envs import minatar_state
 from visr.errors import UserError
 
 GAMES = {
@@ -26,7 +27,7 @@ GAMES = {
     f"{MINATAR}SpaceInvaders-v1": "space_invaders",
 }
 _SIDE = 10
-_WORDS: dict[str, str] = {
+_ACTION_NAMES: dict[str, str] = {
     "n": "no-op",
     "l": "left",
     "u": "up",
@@ -39,8 +40,8 @@ _WORDS: dict[str, str] = {
 class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """Many copies of one game: planes of objects, uint8 zeros and ones [N, channels, 10, 10].
 
-    Minimal action sets, sticky actions as in the games' paper, a time-out that is `truncated`, and next-step
-    auto-reset: the last observation of a game arrives like any other.
+    Minimal action sets, sticky actions as in the games' paper, a time limit that sets `truncated`, and
+    next-step auto-reset: the step after an episode's last one only resets.
     """
 
     metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
@@ -58,7 +59,7 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         self.num_envs, self._limit = num_envs, config.max_game_steps
         self._actions = np.asarray(self._games[0].minimal_action_set())
         names = self._games[0].env.action_map
-        self.action_names = [_WORDS[names[action]] for action in self._actions]
+        self.action_names = [_ACTION_NAMES[names[action]] for action in self._actions]
         channels = self._games[0].n_channels
         self.single_observation_space = spaces.Box(0, 1, (channels, _SIDE, _SIDE), np.uint8)
         self.single_action_space = spaces.Discrete(len(self._actions))
@@ -71,7 +72,7 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new game everywhere; a seed decides all that follows."""
+        """Start a new game everywhere; a seed determines all later draws."""
         super().reset(seed=seed)
         if seed is not None or not self._is_reset:
             seeds = self.np_random.integers(2**31, size=self.num_envs).tolist()
@@ -86,7 +87,7 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
     def step(
         self, actions: ArrayLike
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Play on everywhere; games that ended at the last step begin anew instead."""
+        """Step every game; those that ended at the last step reset instead."""
         if not self._is_reset:
             raise gymnasium.error.ResetNeeded("call reset() before anything else")
         chosen = self._actions[np.asarray(actions)].tolist()
@@ -104,12 +105,12 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         return self._observe(), reward, terminated, truncated, {}
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that decides the future, as arrays."""
+        """The complete state as arrays; `load_state` continues from it exactly."""
         own = {"age": self._age.copy(), "ended": self._ended.copy()}
-        return own | minatar_state.taken(self._games)
+        return own | games_state(self._games)
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on exactly where `state()` was taken."""
+        """Continue exactly from `state()`."""
         age, ended = (np.array(state[name]) for name in ("age", "ended"))
         if age.shape != (self.num_envs,) or ended.shape != age.shape:
             raise UserError(
@@ -118,8 +119,8 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
             )
         is_age = age.dtype == np.int64 and age.min() >= 0 and age.max() <= self._limit
         if not is_age or ended.dtype != np.bool_:
-            raise UserError("The saved games are damaged (no such age); begin anew.")
-        minatar_state.put_back(self._games, state)
+            raise UserError("The saved games are damaged (no such age); start a new run.")
+        load_games(self._games, state)
         self._age, self._ended = age, ended
 
     def _begin(self, index: int) -> None:
@@ -138,7 +139,7 @@ def _reference(id: str) -> Any:
         near = difflib.get_close_matches(id, GAMES, n=1, cutoff=0.0)
         raise UserError(f"Unknown environment {id!r}: did you mean {near[0]!r}?")
     try:
-        logging.disable(logging.WARNING)  # it says at length that it could not draw
+        logging.disable(logging.WARNING)  # minatar warns that it cannot draw
         from minatar import Environment
     except ImportError as error:
         raise UserError(
@@ -147,3 +148,103 @@ def _reference(id: str) -> Any:
     finally:
         logging.disable(logging.NOTSET)
     return Environment
+
+
+_SETTINGS = ("action_map", "channels", "ramping", "random")
+"""Attributes that are settings or random generators; all others are the state of the game."""
+_MAX_NUMBER = 10_000
+"""Largest number in a saved game; cells and timers reach 2,500."""
+_MT_WORDS = 624
+"""Length of the Mersenne twister's state."""
+_FAILURES = (
+    *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+    *(NameError, RecursionError),  # an unknown direction; deeply nested lists
+)
+"""What MinAtar raises when it plays a state that no game reaches."""
+
+
+def games_state(games: Sequence[Any]) -> dict[str, NDArray]:
+    """The complete state of the games, with their random generators, as arrays."""
+    generators = [game.random.get_state() for game in games]
+    values = json.dumps([_attributes(game) for game in games])
+    return {
+        "games": np.frombuffer(values.encode(), dtype=np.uint8),
+        "random": np.stack([words for _, words, *_ in generators]).astype(np.int64),
+        "drawn": np.array([place for _, _, place, *_ in generators], dtype=np.int64),
+    }
+
+
+def load_games(games: Sequence[Any], state: Mapping[str, NDArray]) -> None:
+    """Restore `games_state`; the games change only if all of it is valid."""
+    try:
+        restored = [copy.deepcopy(game) for game in games]
+        saved = json.loads(state["games"].astype(np.uint8).tobytes())
+        words, places = state["random"], state["drawn"]
+        if words.dtype != np.int64 or places.dtype != np.int64:
+            raise TypeError("its random state is invalid")
+        if words.shape != (len(games), _MT_WORDS) or places.shape != (len(games),):
+            raise ValueError("it has another number of games")
+        if places.min() < 0 or places.max() > _MT_WORDS or words.min() < 0 or words.max() >= 2**32:
+            raise ValueError("its random state is invalid")
+        for game, values, drawn, place in zip(restored, saved, words, places, strict=True):
+            _restore(game, values)
+            game.env.random = game.random = np.random.RandomState()
+            game.random.set_state(("MT19937", drawn.astype(np.uint32), int(place), 0, 0.0))
+            _check_playable(game)
+    except _FAILURES as error:
+        raise UserError(
+            f"The saved games are damaged ({error}); resume from an older checkpoint, or start a new run."
+        ) from None
+    for game, better in zip(games, restored, strict=True):
+        vars(game).update(vars(better))
+
+
+def _attributes(game: Any) -> dict[str, Any]:
+    attributes = {k: _plain(v) for k, v in vars(game.env).items() if k not in _SETTINGS}
+    return {**attributes, "last_action": int(game.last_action)}
+
+
+def _plain(value: Any) -> Any:
+    """As JSON: games hold numbers, arrays, and lists of lists of numbers."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _restore(game: Any, values: dict[str, Any]) -> None:
+    own = _attributes(game)
+    if values.keys() != own.keys():
+        raise ValueError("it is a state of another game")
+    for name, value in values.items():
+        _check_number(name, value)
+        if isinstance(own[name], list) != isinstance(value, list):
+            raise ValueError(f"its {name} is no {name}")
+        if name == "last_action":
+            if value not in range(game.num_actions()):
+                raise ValueError("its last_action is no action")
+            game.last_action = value
+        elif isinstance(current := getattr(game.env, name), np.ndarray):
+            array = np.array(value, dtype=current.dtype)
+            if array.shape != current.shape:
+                raise ValueError(f"its {name} has another shape")
+            setattr(game.env, name, array)
+        else:
+            setattr(game.env, name, value)
+
+
+def _check_number(name: str, value: Any, depth: int = 0) -> None:
+    if isinstance(value, list) and depth < 2 and len(value) <= _MAX_NUMBER:
+        for item in value:
+            _check_number(name, item, depth + 1)
+    elif value is None and depth == 1:  # an empty cell
+        return
+    elif not isinstance(value, int | float) or not abs(value) <= _MAX_NUMBER:
+        raise ValueError(f"its {name} is no {name}")
+
+
+def _check_playable(game: Any) -> None:
+    """Draw and play a copy, so that an invalid state fails now and not many steps later."""
+    trial = copy.deepcopy(game)
+    for action in range(trial.num_actions()):
+        trial.state()
+        trial.act(action)

@@ -1,4 +1,4 @@
-"""Other people's environments at our door: what they raise and what they return, checked and named."""
+"""Check what a user's environment raises and returns; name the environment in every error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from visr.errors import UserError
 
 
 @contextlib.contextmanager
-def blaming(env: str) -> Iterator[None]:
-    """Whatever an environment's code raises becomes a sentence that says where."""
+def env_errors(env: str) -> Iterator[None]:
+    """Turn any exception of an environment's code into one sentence with its file and line."""
     try:
         yield
     except UserError:
@@ -30,8 +30,8 @@ def blaming(env: str) -> Iterator[None]:
         ) from error
 
 
-def refuse_broken_promises(env: str, space: spaces.Space, observation: NDArray) -> None:
-    """Observations [B, ...] must have the shape of their space, and states must be among those promised."""
+def check_in_space(env: str, space: spaces.Space, observation: NDArray) -> None:
+    """Refuse observations [B, ...] of another shape than their space, and states outside of it."""
     if observation.shape[1:] != space.shape:
         raise UserError(
             f"The environment {env} changed its observations from shape {space.shape} to "
@@ -47,8 +47,8 @@ def refuse_broken_promises(env: str, space: spaces.Space, observation: NDArray) 
         )
 
 
-def refuse_no_numbers(env: str, names: Sequence[str], observation: NDArray) -> None:
-    """NaN or an infinity in observations [B, fields] would train networks to nothing."""
+def check_finite(env: str, names: Sequence[str], observation: NDArray) -> None:
+    """Refuse NaN and infinity in observations [B, fields]."""
     bad = np.argwhere(~np.isfinite(observation))
     if len(bad):
         value, name = observation[tuple(bad[0])], names[bad[0][1]]

@@ -128,14 +128,14 @@ class Explored:
 
 
 def _facts(run: Run) -> dict[str, Any]:
-    config, world = run.config, run.world
+    config, world, codec = run.config, run.world, envs.space_codec(run.config)
     content: dict[str, Any] = {
         "env": config.env,
         "path": str(run.path),
         "name": run.path.resolve().name,
         "num_features": config.agent.num_features,
-        "actions": envs.action_names(config),
-        "fields": envs.field_names(config),
+        "actions": codec.action_names,
+        "fields": codec.field_names,
         "gpi": config.agent.gpi,
         "epsilon": config.agent.epsilon,
         "grid": None,

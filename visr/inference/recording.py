@@ -105,7 +105,7 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
         name: np.concatenate([getattr(moment, name) for moment in moments])[:num_steps]
         for name in ("before", "action", "reached", "episode")
     }
-    names = envs.field_names(config)
+    names = envs.space_codec(config).field_names
     return Recording(**joined, phi=np.concatenate(phi)[:num_steps], names=names)
 
 

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from visr.agents.base import Values
 from visr.agents.epsilon_greedy_actor import Pilot
-from visr.envs import Dialect
-from visr.envs.gym import is_text
+from visr.envs.spaces import SpaceCodec, is_text
 from visr.errors import UserError
 from visr.storage.records.task import Task
 
@@ -30,12 +29,12 @@ class Policy:
         self,
         agent: Values,
         task: Task,
-        dialect: Dialect,
+        codec: SpaceCodec,
         gpi: bool,
         epsilon: float,
         seed: int = 0,
     ) -> None:
-        self.task, self._dialect = task, dialect
+        self.task, self._codec = task, codec
         self._agent, self._gpi, self._epsilon = agent, gpi, epsilon
         self._random = torch.Generator().manual_seed(seed)
         self.reset()
@@ -46,7 +45,7 @@ class Policy:
 
     def __call__(self, observation: Any, starts: ArrayLike | None = None) -> Any:
         """An action for one observation, or actions for a batch (an array)."""
-        batch, is_single = observations(self._agent, self._dialect, observation)
+        batch, is_single = observations(self._agent, self._codec, observation)
         is_new = self._pilot is None or self._pilot.num_envs != len(batch)
         if self._pilot is None or is_new:
             self._pilot = self._new_pilot(len(batch), self._epsilon)
@@ -65,7 +64,7 @@ class Policy:
 
         Deterministic is greedy; else actions are random as often as they were in training.
         """
-        batch, is_single = observations(self._agent, self._dialect, observation)
+        batch, is_single = observations(self._agent, self._codec, observation)
         epsilon = 0.0 if deterministic else self._agent.config.epsilon
         pilot = self._new_pilot(len(batch), epsilon)
         starts = np.full(len(batch), state is None)
@@ -84,20 +83,20 @@ class Policy:
 
     def _spoken(self, actions: NDArray[np.int64], is_single: bool) -> Any:
         """Actions in the environment's own words."""
-        spoken = self._dialect.actions[actions]
+        spoken = self._codec.actions[actions]
         if not is_single:
             return spoken
         return spoken[0].item() if spoken.ndim == 1 else spoken[0]
 
 
-def observations(agent: Values, dialect: Dialect, given: Any) -> tuple[torch.Tensor, bool]:
+def observations(agent: Values, codec: SpaceCodec, given: Any) -> tuple[torch.Tensor, bool]:
     """Observations as the networks take them, [N, ...], and whether it was a single one.
 
     What is no observation of this environment is refused.
     """
-    batch, is_single = _batched(dialect.space, given)
+    batch, is_single = _batched(codec.own_space, given)
     try:
-        array = dialect.observations(batch)
+        array = codec.encode(batch)
     except ValueError as error:
         raise UserError(f"The parts of these observations do not fit together: {error}.") from None
     return torch.as_tensor(array.astype(agent.spec.observation_space.dtype)), is_single

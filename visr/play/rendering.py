@@ -15,7 +15,7 @@ from visr import envs
 from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.envs.atari import AtariGames
 from visr.envs.grid.world import GridWorld
-from visr.envs.gym import drawn_seeds
+from visr.envs.gym import spread_seeds
 from visr.errors import UserError
 
 Picture = NDArray[np.uint8]
@@ -77,16 +77,16 @@ class RenderedTwin:
             raise UserError(
                 f"{config.env} cannot draw itself ({reason}); leave out --video."
             ) from error
-        self._meanings = envs.dialect(config).actions
+        self._actions = envs.space_codec(config).actions
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
         """The first picture."""
-        self._twin.reset(seed=drawn_seeds(seed, 1)[0])
+        self._twin.reset(seed=spread_seeds(seed, 1)[0])
         return self._picture()
 
     def step(self, observation: NDArray, action: NDArray) -> Picture:
         """The picture after an action."""
-        self._twin.step(self._meanings[action[0]])
+        self._twin.step(self._actions[action[0]])
         return self._picture()
 
     def _picture(self) -> Picture:

@@ -15,7 +15,7 @@ IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
 GAMMA = 0.95
-"""The discount of exact evaluations unless told otherwise: the authors' notebook's."""
+"""Default discount of exact evaluations, from the authors' notebook."""
 
 _NEGLIGIBLE = 1e-18  # of the largest possible value: below what float64 can add to it
 _SAME = 1e-14  # of the largest possible value: above rounding, so policy iteration cannot cycle
@@ -28,7 +28,7 @@ def optimal_values(transitions: IntArray, reward: FloatArray, gamma: float) -> F
     same = _SAME * _largest_value(tasks, gamma)
     policy = np.zeros(tasks.shape, dtype=np.int64)
     while True:
-        values = _values_of_paths(_arrivals(transitions, policy), tasks, gamma)
+        values = _deterministic_values(_arrivals(transitions, policy), tasks, gamma)
         q = _action_values(transitions, tasks, values, gamma)
         better = q.max(axis=-1) > values + same
         if not better.any():
@@ -37,24 +37,24 @@ def optimal_values(transitions: IntArray, reward: FloatArray, gamma: float) -> F
 
 
 def greedy(transitions: IntArray, reward: FloatArray, values: FloatArray, gamma: float) -> IntArray:
-    """argmax_a r(s') + gamma V(s'); of equal actions the first."""
+    """argmax_a r(s') + gamma V(s'); the first of equal actions."""
     return _action_values(transitions, reward, values, gamma).argmax(axis=-1)
 
 
 def policy_values(
     transitions: IntArray, policy: np.ndarray, reward: FloatArray, gamma: float
 ) -> FloatArray:
-    """V(s) = sum_a pi(a|s) (r(s') + gamma V(s')); one policy may meet K rewards, and K one."""
+    """V(s) = sum_a pi(a|s) (r(s') + gamma V(s')); one policy with K rewards, or K policies with one."""
     _check_gamma(gamma)
     if np.issubdtype(policy.dtype, np.integer):
         arrivals, tasks = np.broadcast_arrays(_arrivals(transitions, policy), reward)
-        values = _values_of_paths(np.atleast_2d(arrivals), np.atleast_2d(tasks), gamma)
+        values = _deterministic_values(np.atleast_2d(arrivals), np.atleast_2d(tasks), gamma)
         return values.reshape(arrivals.shape)
-    return _values_of_mixtures(transitions, policy, reward, gamma)
+    return _stochastic_values(transitions, policy, reward, gamma)
 
 
 def random_values(transitions: IntArray, reward: FloatArray, gamma: float) -> FloatArray:
-    """V of the policy that picks every action equally often."""
+    """V of the uniformly random policy."""
     uniform = np.full(transitions.shape, 1 / transitions.shape[1])
     return policy_values(transitions, uniform, reward, gamma)
 
@@ -75,7 +75,7 @@ def fraction_of_optimal(
 def visits(
     transitions: IntArray, policy: IntArray, start: FloatArray, num_steps: int
 ) -> FloatArray:
-    """How often each state is visited in `num_steps` moves from `start`, the start counted; [S]."""
+    """Expected visits of each state in `num_steps` moves from `start`, which counts as a visit; [S]."""
     arrivals = _arrivals(transitions, policy)
     here = np.asarray(start, dtype=np.float64)
     total = here.copy()
@@ -122,10 +122,10 @@ def _arrivals(transitions: IntArray, policy: np.ndarray) -> IntArray:
     return transitions[np.arange(len(transitions)), policy]
 
 
-def _values_of_paths(arrivals: IntArray, tasks: FloatArray, gamma: float) -> FloatArray:
+def _deterministic_values(arrivals: IntArray, tasks: FloatArray, gamma: float) -> FloatArray:
     """V(s) = r(s') + gamma V(s') along the only path from s; [K, S], [K, S] -> [K, S].
 
-    By doubling: 2n steps are worth n, plus gamma^n times n more from where those led.
+    By doubling: the value of 2n steps is that of n steps plus gamma^n times that of the next n.
     """
     num_tasks, num_states = tasks.shape
     arrivals = (arrivals + num_states * np.arange(num_tasks)[:, None]).ravel()
@@ -137,17 +137,17 @@ def _values_of_paths(arrivals: IntArray, tasks: FloatArray, gamma: float) -> Flo
     return values.reshape(tasks.shape)
 
 
-def _values_of_mixtures(
+def _stochastic_values(
     transitions: IntArray, policy: FloatArray, reward: FloatArray, gamma: float
 ) -> FloatArray:
-    """(I - gamma P) V = P r, where P(s, s') is how often the policy steps from s to s'."""
-    from scipy import sparse  # late: it takes longer to import than to use
+    """(I - gamma P) V = P r, where P(s, s') is the policy's transition probability."""
+    from scipy import sparse  # imported late: slower to import than to use
     from scipy.sparse.linalg import splu
 
     if policy.ndim == 3:
         tasks = np.broadcast_to(reward, (len(policy), len(transitions)))
         pairs = zip(policy, tasks, strict=True)
-        return np.stack([_values_of_mixtures(transitions, pi, r, gamma) for pi, r in pairs])
+        return np.stack([_stochastic_values(transitions, pi, r, gamma) for pi, r in pairs])
     num_states, num_actions = transitions.shape
     cells = (np.repeat(np.arange(num_states), num_actions), transitions.ravel())
     step = sparse.csc_array((policy.ravel(), cells), shape=(num_states, num_states))

@@ -1,4 +1,4 @@
-"""The environments that play a grid world: natively vectorised, and one at a time."""
+"""Environments over a grid world: a vector environment and a single one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
             raise UserError(f"num_envs is {num_envs}, but there must be at least 1 environment.")
         if max_episode_steps is not None and max_episode_steps < 0:
             raise UserError(
-                f"max_episode_steps is {max_episode_steps}: use 0 for episodes without a time-out."
+                f"max_episode_steps is {max_episode_steps}: use 0 for episodes without a time limit."
             )
         if observation not in ("discrete", "one-hot"):
             raise UserError(f"Unknown observation {observation!r}: use 'discrete' or 'one-hot'.")
@@ -96,14 +96,14 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
     def step(
         self, actions: ArrayLike
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Move every agent; those whose episode ended at the last step begin a new one instead."""
+        """Move every agent; those whose episode ended at the last step reset instead."""
         actions = np.asarray(actions).astype(np.int64, casting="same_kind", copy=False)
-        # OR-ed together, numbers from 0 to 3 leave nothing above their two lowest bits
+        # the OR of numbers from 0 to 3 has no bit above the two lowest
         if actions.shape != self._rows.shape or np.bitwise_or.reduce(actions) >> 2:
             raise ValueError(
                 f"actions must be {self.num_envs} integers from 0 to {NUM_ACTIONS - 1}: {actions}"
             )
-        index = self._standing() * NUM_ACTIONS
+        index = self._current() * NUM_ACTIONS
         index += actions
         positions = self._positions = self._table.take(index)
         reward = np.zeros(self.num_envs) if self._reward is None else self._reward.take(positions)
@@ -112,48 +112,48 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
         if not self._endless:
             self._mark_ends(terminated, truncated)
             if self._any_needs_reset:
-                self._begin_again(reward, terminated, truncated)
+                self._reset_ended(reward, terminated, truncated)
             np.logical_or(terminated, truncated, out=self._needs_reset)
             self._any_needs_reset = bool(self._needs_reset.any())
         return self._observe(positions), reward, terminated, truncated, {}
 
     def _mark_ends(self, terminated: BoolArray, truncated: BoolArray) -> None:
         if self._terminal is not None:
-            self._terminal.take(self._standing(), out=terminated)
+            self._terminal.take(self._current(), out=terminated)
         if self.max_episode_steps:
             self._elapsed += 1
             np.greater_equal(self._elapsed, self.max_episode_steps, out=truncated)
 
-    def _begin_again(self, reward: FloatArray, terminated: BoolArray, truncated: BoolArray) -> None:
+    def _reset_ended(self, reward: FloatArray, terminated: BoolArray, truncated: BoolArray) -> None:
         fresh = self._needs_reset
-        self._standing()[fresh] = self.world.draw_starts(int(fresh.sum()), self.np_random)
+        self._current()[fresh] = self.world.draw_starts(int(fresh.sum()), self.np_random)
         self._elapsed[fresh] = 0
         reward[fresh] = 0.0
         terminated[fresh] = truncated[fresh] = False
 
-    def _standing(self) -> IntArray:
+    def _current(self) -> IntArray:
         if self._positions is None:
             raise gymnasium.error.ResetNeeded("call reset() before anything else")
         return self._positions
 
     def _observe(self, positions: IntArray) -> np.ndarray:
         if not self._one_hot:
-            return positions.copy()  # the caller may write into what it is given
+            return positions.copy()  # the caller may write into it
         observation = np.zeros((self.num_envs, self.world.num_states), dtype=np.float32)
         observation[self._rows, positions] = 1.0
         return observation
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that decides the future, as arrays; `elapsed` counts only under a time-out."""
+        """The complete state as arrays; `elapsed` matters only with a time limit."""
         return {
-            "positions": self._standing().copy(),
+            "positions": self._current().copy(),
             "elapsed": self._elapsed.copy(),
             "needs_reset": self._needs_reset.copy(),
             "rng": _encode_rng(self.np_random),
         }
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on exactly where `state()` was taken."""
+        """Continue exactly from `state()`."""
         positions = np.array(state["positions"], dtype=np.int64)
         elapsed = np.array(state["elapsed"], dtype=np.int64)
         needs_reset = np.array(state["needs_reset"], dtype=np.bool_)
@@ -177,7 +177,7 @@ _LOW = (1 << 64) - 1
 
 
 def _encode_rng(rng: np.random.Generator) -> NDArray[np.uint64]:
-    """PCG64 as six words: its two 128-bit numbers, and the 32 bits it may hold back."""
+    """PCG64 as six words: two 128-bit numbers and a buffered 32-bit one."""
     saved: Any = rng.bit_generator.state
     numbers = (saved["state"]["state"], saved["state"]["inc"])
     words = [word for number in numbers for word in (number >> 64, number & _LOW)]
@@ -235,7 +235,7 @@ class GridEnv(gymnasium.Env[Any, Any]):
             return None
         shape = (self.world.height, self.world.width)
         cells = np.where(self.world.free, 0, 1)
-        cells[self._grid._standing()[0]] = 2
+        cells[self._grid._current()[0]] = 2
         if self.render_mode == "ansi":
             return "\n".join("".join(row) for row in np.array(list(".#A"))[cells.reshape(shape)])
         colours = np.array([[255, 255, 255], [90, 90, 90], [31, 119, 180]], dtype=np.uint8)
@@ -244,13 +244,13 @@ class GridEnv(gymnasium.Env[Any, Any]):
 
 
 def make(**settings: Any) -> GridEnv:
-    """What `gymnasium.make("visr/Grid-v0", ...)` calls; see `world_from` for the world's settings."""
+    """Entry point of `gymnasium.make("visr/Grid-v0", ...)`; see `world_from` for the settings."""
     world, rest = world_from(**settings)
     return GridEnv(world, **rest)
 
 
 def make_vector(num_envs: int = 1, **settings: Any) -> GridVectorEnv:
-    """What `gymnasium.make_vec("visr/Grid-v0", ...)` calls; see `world_from` for the world's settings."""
+    """Entry point of `gymnasium.make_vec("visr/Grid-v0", ...)`; see `world_from` for the settings."""
     world, rest = world_from(**settings)
     return GridVectorEnv(world, num_envs, **rest)
 
@@ -263,9 +263,9 @@ def world_from(
     start_weights: ArrayLike | None = None,
     **rest: Any,
 ) -> tuple[GridWorld, dict[str, Any]]:
-    """The world of some settings, and the settings that are not the world's.
+    """The world that these settings describe, and the remaining settings.
 
-    walls [height, width] True where nobody can stand (instead of a layout); start_weights [S].
+    walls [height, width]: True for a wall (instead of a layout); start_weights [S].
     """
     world = GridWorld.from_config(GridConfig(height, width, layout))
     own_walls = world.walls if walls is None else np.asarray(walls, dtype=np.bool_)

@@ -25,15 +25,15 @@ BoolArray = NDArray[np.bool_]
 class GridWorld:
     """A grid and its exact MDP: state row * width + col; 0 up, 1 left, 2 down, 3 right.
 
-    Cells inside walls are states too, which nothing reaches, so that maps keep their shape.
+    Walls are states too, which no action reaches, so that maps keep their shape.
     """
 
     height: int
     width: int
     walls: BoolArray | None = None
-    """[height, width], True where nobody can stand; None: nowhere."""
+    """[height, width], True for a wall; None: no walls."""
     start_weights: FloatArray | None = None
-    """[S], how often each state begins an episode; None: all free cells alike."""
+    """[S], relative probability of each start state; None: uniform over free cells."""
 
     def __post_init__(self) -> None:
         if self.height < 1 or self.width < 1:
@@ -77,7 +77,7 @@ class GridWorld:
 
     @classmethod
     def from_config(cls, config: GridConfig) -> GridWorld:
-        """The world a run describes."""
+        """The world of a configuration."""
         if config.layout == "open":
             return cls(config.height, config.width)
         if config.layout == "four-rooms":
@@ -93,7 +93,7 @@ class GridWorld:
                 f"height and width must be at least {_SHORTEST_FOUR_ROOMS}."
             )
         if height * width > _MAX_CELLS:
-            return cls(height, width)  # refused there, before the walls take memory
+            return cls(height, width)  # raises there, before memory is allocated
         row, col = height // 2, width // 2
         walls = np.zeros((height, width), dtype=np.bool_)
         walls[row, :] = walls[:, col] = True
@@ -121,7 +121,7 @@ class GridWorld:
 
     @cached_property
     def transitions(self) -> IntArray:
-        """[S, 4], the state that follows each state and action; walls and edges hold the agent."""
+        """[S, 4], the next state of each state and action; walls and edges block moves."""
         state = np.arange(self.num_states)
         row, col = np.divmod(state, self.width)
         table = np.empty((self.num_states, NUM_ACTIONS), dtype=np.int64)
@@ -136,7 +136,7 @@ class GridWorld:
     def _start_table(self) -> tuple[IntArray, FloatArray]:
         states = np.flatnonzero(self.start > 0)
         cumulative = np.cumsum(self.start[states])
-        return states, cumulative / cumulative[-1]  # ends in 1.0 exactly, above every draw
+        return states, cumulative / cumulative[-1]  # ends in exactly 1.0, above every draw
 
     def draw_starts(self, count: int, rng: np.random.Generator) -> IntArray:
         """[count] states drawn from `start`."""
