@@ -19,6 +19,17 @@ class EnvSpec:
     num_actions: int
 
 
+class Transitions(NamedTuple):
+    """N steps from s to s'; what is not known of them is None."""
+
+    next_observation: Tensor
+    """[N, ...], s'"""
+    observation: Tensor | None = None
+    """[N, ...], s"""
+    action: Tensor | None = None
+    """[N] int64"""
+
+
 class Unroll(NamedTuple):
     """T steps of B environments under one w each; the last observation is the bootstrap.
 

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from visr import config as configuration
 from visr.agents import n_step_q
+from visr.agents.base import BehaviourModel
 from visr.agents.visr import Visr, draw_policies
 from visr.config import AgentConfig, RunConfig
 from visr.ops import gpi, sphere
 from visr.training.learner import Learner
-from visr.types import EnvSpec, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
 
 
 def readout(psi: Any) -> Any:
@@ -216,3 +217,21 @@ def test_neighbours_come_from_the_distribution_asked_for(distribution: str, cosi
     config = agent_config(gpi_distribution=distribution)
     drawn = draw_policies(config, w, torch.Generator().manual_seed(1))
     assert (drawn[:, 1:] * w[:, None]).sum(-1).mean().item() == pytest.approx(cosine, abs=0.01)
+
+
+def test_visr_is_a_behaviour_model():
+    model: BehaviourModel = new_agent()
+    assert model.task_size == 5
+    assert model.cumulant(Transitions(torch.arange(9))).shape == (9, 5)
+
+
+def test_the_task_of_one_goal_is_phi_of_the_goal():
+    agent = new_agent()
+    phi = agent.cumulant(Transitions(torch.tensor([3])))
+    torch.testing.assert_close(agent.task_from(phi, torch.ones(1)), phi[0])
+
+
+def test_the_task_of_a_reward_in_the_span_of_phi_is_its_direction():
+    agent, w = new_agent(), sphere.uniform(d=5)
+    phi = agent.cumulant(Transitions(torch.arange(9))).double()
+    torch.testing.assert_close(agent.task_from(phi, 3 * phi @ w.double()), w.double())

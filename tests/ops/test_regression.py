@@ -273,3 +273,19 @@ def test_whitening_white_features_changes_nothing():
     sums = RewardSums(2)
     sums.add(corners, corners @ [0.3, -0.7])
     np.testing.assert_allclose(regression.solve(sums, whitened=True).w, regression.solve(sums).w)
+
+
+def test_a_fitted_task_has_unit_length_and_the_scale_beside_it():
+    # r = 6 phi_1 - 8 phi_2 on the two axes: w = (.6, -.8), scale 10
+    sums = RewardSums(2)
+    sums.add([[1.0, 0.0], [0.0, 1.0]], [6.0, -8.0])
+    fit = regression.fit_task(sums, regression.LEAST_SQUARES)
+    np.testing.assert_allclose(fit.w, [0.6, -0.8])
+    assert fit.scale == pytest.approx(10.0)
+
+
+def test_a_reward_that_the_features_cannot_see_gives_no_task():
+    sums = RewardSums(2)
+    sums.add([[1.0, 0.0], [1.0, 0.0]], [1.0, -1.0])
+    with pytest.raises(UserError, match="nothing in common with the features"):
+        regression.fit_task(sums, regression.LEAST_SQUARES)

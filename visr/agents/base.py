@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from visr.agents import n_step_q
 from visr.agents.plans import plan
-from visr.config import AgentConfig
+from visr.config import AgentConfig, InferenceConfig
 from visr.networks import build
 from visr.networks.successor import SuccessorFeatures
-from visr.types import EnvSpec, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
 
 
 class Losses(NamedTuple):
@@ -31,6 +31,31 @@ class Losses(NamedTuple):
         """Their sum; no two of them share a parameter."""
         total = self.psi + self.phi
         return total if self.bonus is None else total + self.bonus
+
+
+class BehaviourModel(Protocol):
+    """A model that maps every reward in its span to a behaviour: a task w, and a policy for each w."""
+
+    @property
+    def task_size(self) -> int:
+        """The length of w."""
+        ...
+
+    def cumulant(self, steps: Transitions) -> Tensor:
+        """[N, d]: the features that a task rewards, phi(s') for VISR."""
+        ...
+
+    def task_from(self, c: Tensor, weight: Tensor, config: InferenceConfig) -> Tensor:
+        """The task that pays `weight` [N] for the cumulants c [N, d]: w [d]."""
+        ...
+
+    def sample_tasks(self, num_tasks: int, rng: Generator) -> Tensor:
+        """Tasks as in training, [N, d]."""
+        ...
+
+    def losses(self, unroll: Unroll) -> Losses:
+        """What one update minimises."""
+        ...
 
 
 class Fit(NamedTuple):

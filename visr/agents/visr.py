@@ -10,11 +10,12 @@ from visr.agents.base import Losses, Values
 from visr.agents.draws import Draws
 from visr.agents.extensions import bonuses, hindsight_tasks, objectives
 from visr.agents.plans import plan
-from visr.config import AgentConfig
+from visr.config import AgentConfig, InferenceConfig
 from visr.errors import UserError
 from visr.networks import build
 from visr.ops import sphere
-from visr.types import EnvSpec, Unroll
+from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
+from visr.types import EnvSpec, Transitions, Unroll
 
 
 class Visr(Values):
@@ -33,6 +34,30 @@ class Visr(Values):
             raise UserError(
                 f"task_steps = {config.task_steps} is for a psi without memory; use --core none, or 0."
             )
+
+    @property
+    def task_size(self) -> int:
+        """d, the length of w."""
+        return self.config.num_features
+
+    def sample_tasks(self, num_tasks: int, rng: Generator | None) -> Tensor:
+        """w uniform on the unit sphere, [N, d]."""
+        return sphere.uniform(num_tasks, d=self.config.num_features, generator=rng)
+
+    def cumulant(self, steps: Transitions) -> Tensor:
+        """phi(s'), [N, d]."""
+        return self.phi(steps.next_observation)
+
+    def task_from(
+        self, c: Tensor, weight: Tensor, config: InferenceConfig = LEAST_SQUARES
+    ) -> Tensor:
+        """The unit w of a regression weight ~ c . w; of one goal with weight 1 it is phi(goal).
+
+        c [N, d], weight [N] -> [d]
+        """
+        sums = RewardSums(c.shape[-1])
+        sums.add(c.detach().cpu().numpy(), weight.detach().cpu().numpy())
+        return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)
 
     def losses(self, unroll: Unroll) -> Losses:
         """loss_psi = sum_i (psi_i - y_i)^2 and loss_phi = -phi . w; psi's gradient stops at phi."""

@@ -16,9 +16,9 @@ from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
 from visr.inference import rewards
 from visr.ops import sphere
-from visr.ops.regression import RewardSums, solve
 from visr.storage.records.evaluation import Evaluation
 from visr.storage.records.task import Task
+from visr.types import Transitions
 
 _SEED = 20200426
 
@@ -58,7 +58,7 @@ class Evaluator:
         w = self.span.numpy().astype(np.float64)
         scores = self._family("span", agent, phi, w, w @ phi.T)
         for name, reward in self.families.items():
-            w = np.stack([self._infer(phi, r) for r in reward])
+            w = np.stack([self._infer(agent, phi, r) for r in reward])
             scores |= self._family(name, agent, phi, w, reward)
         return scores
 
@@ -101,21 +101,20 @@ class Evaluator:
         values = dynamic_programming.optimal_values(self.world.transitions, reward, self.gamma)
         return dynamic_programming.greedy(self.world.transitions, reward, values, self.gamma)
 
-    def _infer(self, phi: Floats, reward: Floats) -> Floats:
-        sums, free = RewardSums(phi.shape[1]), self.world.free
-        sums.add(phi[free], reward[free])
-        inference = self.config.inference
-        w = solve(
-            sums, centred=inference.centred, ridge=inference.ridge, whitened=inference.whitened
-        ).w
-        return w / max(float(np.linalg.norm(w)), 1e-12)
+    def _infer(self, agent: Visr, phi: Floats, reward: Floats) -> Floats:
+        free = self.world.free
+        c, weight = torch.from_numpy(phi[free]), torch.from_numpy(reward[free])
+        try:
+            return agent.task_from(c, weight, self.config.inference).numpy()
+        except UserError:  # phi says nothing about this reward
+            return np.zeros(phi.shape[1])
 
 
 @torch.inference_mode()
 def features(agent: Visr, world: GridWorld) -> Floats:
     """phi of every state, [S, d]."""
     states = torch.arange(world.num_states, device=agent.device)
-    return agent.phi(states).cpu().numpy().astype(np.float64)
+    return agent.cumulant(Transitions(states)).cpu().numpy().astype(np.float64)
 
 
 @torch.inference_mode()

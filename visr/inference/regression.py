@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visr.config import InferenceConfig
-from visr.errors import UserError
-from visr.ops.regression import RewardSums, solve
+from visr.ops.regression import RewardSums, fit_task
 from visr.storage.records.task import Task
 
 
@@ -25,21 +24,15 @@ def by_regression(
     """
     sums = RewardSums(phi.shape[1])
     sums.add(phi, reward)
-    fit = solve(sums, centred=config.centred, ridge=config.ridge, whitened=config.whitened)
-    length = float(np.linalg.norm(fit.w))
-    if length < 1e-12:
-        raise UserError(
-            f"The reward `{name}` has nothing in common with the features (w = 0), so no task can be "
-            "inferred from it; train with more features (--num-features) or change the reward."
-        )
+    fit = fit_task(sums, config)
     return Task(
         name=name,
         env=env,
-        w=fit.w / length,
+        w=fit.w,
         method=describe(config),
         r_squared=fit.r_squared,
         condition_number=fit.condition_number,
-        standard_error=fit.standard_error / length,
+        standard_error=fit.standard_error,
         num_steps=fit.num_steps,
         num_rewarded=fit.num_rewarded,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from visr.config import InferenceConfig
 from visr.errors import UserError
 
 Vector = NDArray[np.float64]
@@ -66,10 +68,10 @@ class RewardSums:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The answer r ~ phi . w + intercept, and what speaks for it."""
+    """r ~ scale * phi . w + intercept, and how far to trust it."""
 
     w: NDArray[np.float64]
-    """[d], as solved: not normalised."""
+    """[d]; of unit length from `fit_task`, with scale 1 from `solve`."""
     intercept: float
     """0 unless centred."""
     r_squared: float
@@ -84,6 +86,25 @@ class Fit:
     """
     num_steps: int
     num_rewarded: int
+    scale: float = 1.0
+
+
+def fit_task(sums: RewardSums, config: InferenceConfig) -> Fit:
+    """Regress as configured and bring w to unit length: the scale of w does not change the policy."""
+    fit = solve(sums, centred=config.centred, ridge=config.ridge, whitened=config.whitened)
+    length = float(np.linalg.norm(fit.w))
+    if length < 1e-12:
+        raise UserError(
+            "The reward has nothing in common with the features (w = 0), so no task can be inferred "
+            "from it; train with more features (--num-features) or change the reward."
+        )
+    return dataclasses.replace(
+        fit, w=fit.w / length, standard_error=fit.standard_error / length, scale=length
+    )
+
+
+LEAST_SQUARES = InferenceConfig()
+"""The paper's regression: no penalty, nothing centred."""
 
 
 def solve(

@@ -11,7 +11,7 @@ from visr.agents.registry import Agent
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.ops.regression import RewardSums, solve
+from visr.ops.regression import RewardSums, fit_task
 from visr.ops.rng import derived
 from visr.training.actor import Actor
 from visr.types import Unroll
@@ -56,16 +56,12 @@ class OnlineEvaluation:
             return None
         sums = RewardSums(self._phi.shape[1])
         sums.add(self._phi[:size].numpy(), reward)
-        inference = self._config.inference
         try:
-            fit = solve(
-                sums, centred=inference.centred, ridge=inference.ridge, whitened=inference.whitened
-            )
+            fit = fit_task(sums, self._config.inference)
         except UserError:
             return None
         self._fit = {"r_squared": fit.r_squared, "num_rewarded": float(fit.num_rewarded)}
-        w = torch.as_tensor(fit.w, dtype=torch.float32)
-        return w / w.norm() if w.norm() > 0 else None
+        return torch.as_tensor(fit.w, dtype=torch.float32)
 
     def _remember(self, phi: Tensor, reward: Tensor) -> None:
         if self._config.inference.clip_rewards:
