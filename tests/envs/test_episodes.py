@@ -51,7 +51,7 @@ class Clockwork(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 @dataclass
 class Passenger:
-    """In a pilot's seat: writes down what it is told and does nothing."""
+    """A player that records its observations and tasks and always takes action 0."""
 
     task_size: int = 2
     tasks: list[list[float]] = field(default_factory=list)
@@ -78,8 +78,8 @@ def numbered(lasts: int = 0) -> Choice:
 
 def play(env: Clockwork, num_episodes: int, choice: Choice | None = None, **rest: Any) -> Any:
     """Episodes, and the passenger's notes."""
-    pilot: Any = Passenger()
-    return episodes.play(pilot, env, choice or numbered(), num_episodes, seed=0, **rest), pilot
+    player: Any = Passenger()
+    return episodes.play(player, env, choice or numbered(), num_episodes, seed=0, **rest), player
 
 
 def lengths(played: list[Episode]) -> list[int]:
@@ -139,28 +139,28 @@ def test_environments_that_only_wait_are_not_counted():
 
 
 def test_the_pilot_is_told_where_episodes_begin():
-    _, pilot = play(Clockwork(2, 5, 3), 9)
-    for starts, seen in zip(pilot.starts, pilot.seen, strict=True):
+    _, player = play(Clockwork(2, 5, 3), 9)
+    for starts, seen in zip(player.starts, player.seen, strict=True):
         assert starts == (seen[:, 1] == 0).tolist()
 
 
 def test_a_task_lasts_for_its_whole_episode():
-    played, pilot = play(Clockwork(2, 9), 5)
+    played, player = play(Clockwork(2, 9), 5)
     assert [episode.w[0] for episode in played] == [1, 2, 3, 4, 5]
     # t           0  1  .  3  4  .  6  7  .  9 10
     # env 0       1  1  .  3  3  .  4  4  .  5  5     a dot is a step that only resets
     # env 1       2  2  2  2  2  2  2  2  2
-    first, second = zip(*pilot.tasks, strict=True)
+    first, second = zip(*player.tasks, strict=True)
     assert [first[t] for t in (0, 1, 3, 4, 6, 7, 9, 10)] == [1, 1, 3, 3, 4, 4, 5, 5]
     assert list(second[:9]) == [2] * 9
-    assert pilot.num_pursued == 4  # at t = 0, 3, 6 and 9: readouts are folded only for new tasks
+    assert player.num_pursued == 4  # at t = 0, 3, 6 and 9: readouts are folded only for new tasks
 
 
 def test_or_for_so_many_steps():
     # t           0  1  2  3  4  5  6  .  8  9 10 11 ...
     # age         0  1  2  3  4  5  6     0  1  2  3
-    played, pilot = play(Clockwork(7), 2, numbered(lasts=3))
-    tasks = [task for (task,) in pilot.tasks]
+    played, player = play(Clockwork(7), 2, numbered(lasts=3))
+    tasks = [task for (task,) in player.tasks]
     assert tasks[:7] == [1, 1, 1, 2, 2, 2, 3]
     assert tasks[8:] == [4, 4, 4, 5, 5, 5, 6]
     assert [episode.w[0] for episode in played] == [1, 4]  # what each began with
@@ -168,19 +168,19 @@ def test_or_for_so_many_steps():
 
 def test_a_budget_of_steps_stops_in_the_middle():
     # Two environments: six steps are three of each.
-    played, pilot = play(Clockwork(9, 9), 5, max_steps=6)
+    played, player = play(Clockwork(9, 9), 5, max_steps=6)
     assert lengths(played) == [3, 3]
     assert [episode.score for episode in played] == [6, 6]
     assert not any(episode.is_finished for episode in played)
-    assert len(pilot.seen) == 3
+    assert len(player.seen) == 3
 
 
 def test_a_budget_counts_only_steps_that_happened():
     # Resets and idle environments are free: 2 + 2 + 1 in five steps of one environment, t = 0 to 6.
-    played, pilot = play(Clockwork(2), 5, max_steps=5)
+    played, player = play(Clockwork(2), 5, max_steps=5)
     assert lengths(played) == [2, 2, 1]
     assert [episode.is_finished for episode in played] == [True, True, False]
-    assert len(pilot.seen) == 7
+    assert len(player.seen) == 7
 
 
 def test_a_large_budget_changes_nothing():

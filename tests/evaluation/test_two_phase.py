@@ -324,10 +324,10 @@ def test_no_round_plays_the_games_that_judge(
     seeds, play = [], two_phase.play
     random: list[bytes] = []
 
-    def watched(pilot: Any, *arguments: Any, seed: int, **others: Any) -> Any:
+    def watched(actor: Any, *arguments: Any, seed: int, **others: Any) -> Any:
         seeds.append(seed)
-        random.append(pilot._random.get_state().numpy().tobytes())
-        return play(pilot, *arguments, seed=seed, **others)
+        random.append(actor._random.get_state().numpy().tobytes())
+        return play(actor, *arguments, seed=seed, **others)
 
     monkeypatch.setattr(two_phase, "play", watched)
     two_phase.meet_rewards(agent, config, num_episodes=9, num_steps=999, rounds=3, seed=0)

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from visr import config as configuration
 from visr import pretraining
-from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.networks.build import MlpTorso
@@ -89,11 +89,11 @@ def test_a_pilot_forgets_where_an_episode_begins_and_only_there():
     w, one = sphere.uniform(1, d=5), np.array([True])
 
     def values(path: list[int], starts: list[int]) -> Tensor:
-        pilot = Pilot(agent, 1, epsilon=0.0)
-        pilot.pursue(w)
+        actor = EpsilonGreedyActor(agent, 1, epsilon=0.0)
+        actor.pursue(w)
         for t, state in enumerate(path):
-            pilot.act(np.array([state]), one & (t in starts))
-        return pilot.values
+            actor.act(np.array([state]), one & (t in starts))
+        return actor.values
 
     assert torch.equal(values([1, 2, 3, 4], starts=[0, 2]), values([3, 4], starts=[0]))
     assert not torch.equal(values([1, 2, 3, 4], starts=[0]), values([3, 4], starts=[0]))

@@ -102,8 +102,8 @@ def test_a_policy_with_a_memory_is_handed_what_it_gave_back(tmp_path: Path):
         given = {"observation": batch, "previous_action": np.where(starts, -1, previous)}
         previous, memory = exported.run(["action", "next_memory"], given | {"memory": memory})
         assert previous.tolist() == policy(batch, starts).tolist()
-        assert policy._pilot is not None
-        assert np.allclose(memory, policy._pilot.memory()[1], atol=1e-5)
+        assert policy._actor is not None
+        assert np.allclose(memory, policy._actor.memory()[1], atol=1e-5)
         chosen += previous.tolist()
     assert set(chosen) == {0, 1}
 

@@ -169,8 +169,8 @@ def test_reset_forgets_and_so_does_another_number_of_environments(remembering: R
 
     def memory(given: np.ndarray) -> np.ndarray:
         policy(given)
-        assert policy._pilot is not None
-        return policy._pilot.memory()[1].copy()
+        assert policy._actor is not None
+        return policy._actor.memory()[1].copy()
 
     first = memory(batch)
     assert not np.allclose(memory(batch), first)

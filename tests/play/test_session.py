@@ -25,7 +25,7 @@ def test_a_stage_plays_what_a_film_shows(run: api.Run):
     filmed = video.frames(run.agent, run.config, w, num_episodes=1, max_steps=30, **settings)
     screen = rendering.screen(run.config)
     stage = Stage(run.agent, run.config, screen=screen, **settings)
-    stage.pilot.pursue(w)
+    stage.actor.pursue(w)
     stage.begin(5)
     for frame in filmed:
         assert stage.picture is not None
@@ -52,7 +52,7 @@ def test_the_twin_that_is_drawn_plays_the_same_episode():
 def test_values_and_features_are_those_of_the_agent(run: api.Run):
     stage = Stage(run.agent, run.config, epsilon=0.0, gpi=False)
     w = run.skill(1).w
-    stage.pilot.pursue(w)
+    stage.actor.pursue(w)
     stage.begin(0)
     before = int(stage.observation[0])
     stage.step()
@@ -65,7 +65,7 @@ def test_values_and_features_are_those_of_the_agent(run: api.Run):
 
 def test_an_episode_knows_its_end(run: api.Run):
     stage = Stage(run.agent, run.config, epsilon=1.0)
-    stage.pilot.pursue(run.skill(0).w)
+    stage.actor.pursue(run.skill(0).w)
     stage.begin(0)
     while not stage.is_over:
         stage.step()

@@ -12,8 +12,8 @@ from visr.agents.visr import draw_policies
 from visr.ops import gpi as improvement
 
 
-class Pilot:
-    """Pursues a task in every environment; whatever its core remembers is forgotten at an episode's start."""
+class EpsilonGreedyActor:
+    """Epsilon-greedy in max_i psi(s, a, w_i) . w; an LSTM's memory is cleared where an episode starts."""
 
     def __init__(
         self,
@@ -30,27 +30,27 @@ class Pilot:
         self._previous_action, self._memory = agent.psi.no_memory(num_envs)
         self.w = torch.zeros(num_envs, self.task_size)
         self.values = torch.zeros(num_envs, agent.spec.num_actions)
-        """Q of every action in the last step, as the pilot saw it."""
+        """[N, actions]: Q(s, a, w) in the last step."""
 
     def memory(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """What to `remember` in another call: the last actions [N] and the core's memory [N, M]."""
+        """The last actions [N] and the LSTM's memory [N, M], for `remember`."""
         return self._previous_action.cpu().numpy(), self._memory.cpu().numpy()
 
     def remember(self, previous_action: NDArray[np.int64], memory: NDArray[np.float32]) -> None:
-        """Go on from an earlier `memory()`."""
+        """Continue from an earlier `memory()`."""
         self._previous_action = torch.as_tensor(previous_action, device=self.device)
         self._memory = torch.as_tensor(memory, device=self.device)
 
     @torch.inference_mode()
     def pursue(self, w: Tensor | NDArray) -> None:
-        """The tasks from now on: [d] for all, or [N, d]."""
+        """Set the tasks: [d] for all environments, or [N, d]."""
         tasks = torch.as_tensor(w, dtype=torch.float32)
         self.w = tasks.expand(self.num_envs, -1)
         self._readout = self.agent.psi.fold(self.w.to(self.device))
 
     @torch.inference_mode()
     def act(self, observation: NDArray | Tensor, starts: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Actions for observations [N, ...]; `starts` tells which of them begin an episode."""
+        """Actions [N] for observations [N, ...]; `starts` [N] marks those that begin an episode."""
         seen = torch.as_tensor(observation, device=self.device)
         began = torch.as_tensor(starts, device=self.device)
         previous = self._previous_action.masked_fill(began, -1)

@@ -127,7 +127,7 @@ def _take_turns(launch: Launch, game: Path, seconds: float) -> tuple[float, floa
 
     run = api.load(game)
     stage = Stage(run.visr, run.config, epsilon=run.config.agent.epsilon)
-    stage.pilot.pursue(run.skill(0).w)
+    stage.actor.pursue(run.skill(0).w)
     stage.begin(0)
     address = f"ws://127.0.0.1:{launch.port}/api/live"
     protocols: Any = ["visr", launch.token]

@@ -16,7 +16,7 @@ Floats = NDArray[np.float32]
 
 
 class Player(Protocol):
-    """Whoever can play: `visr.agents.epsilon_greedy_actor.Pilot`, or somebody else's policy."""
+    """Whoever can play: `visr.agents.epsilon_greedy_actor.EpsilonGreedyActor`, or somebody else's policy."""
 
     task_size: int
 
@@ -78,7 +78,7 @@ class _Stage:
 
 
 def play(
-    pilot: Player,
+    player: Player,
     env: VectorEnv,
     choice: Choice,
     num_episodes: int,
@@ -89,7 +89,7 @@ def play(
 ) -> list[Episode]:
     """Play exactly `num_episodes`, each in whichever environment is free, or until `max_steps` in all."""
     stage = _Stage(playing=np.full(env.num_envs, -1, dtype=np.intp))
-    tasks = np.zeros((env.num_envs, pilot.task_size), dtype=np.float32)
+    tasks = np.zeros((env.num_envs, player.task_size), dtype=np.float32)
     observation, _ = env.reset(seed=seed)
     starts, ended = np.ones(env.num_envs, dtype=np.bool_), np.zeros(env.num_envs, dtype=np.bool_)
     num_steps = 0
@@ -100,8 +100,8 @@ def play(
             break
         _renew(stage, tasks, choice)
         if num_steps == 0 or (tasks != earlier).any():
-            pilot.pursue(torch.from_numpy(tasks.copy()))
-        action = pilot.act(observation, starts)
+            player.pursue(torch.from_numpy(tasks.copy()))
+        action = player.act(observation, starts)
         before = observation
         observation, reward, terminated, truncated, _ = env.step(action)
         happened = ~ended & (stage.playing >= 0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visr import atari_games, envs
 from visr.agents.base import Values
-from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.registry import draw_tasks
 from visr.agents.visr import Visr
 from visr.config import AgentConfig, RunConfig
@@ -121,7 +121,7 @@ def _sweep(
     """One round: every episode pursues a task that `choice` makes."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(derived(seed, ACTIONS))
-    pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
+    actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     phi, reward, which = [], [], []
 
     def watch(moment: Moment) -> None:
@@ -130,7 +130,7 @@ def _sweep(
             reward.append(np.asarray(moment.reward, dtype=np.float32))
             which.append(moment.episode.copy())
 
-    episodes = play(pilot, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
+    episodes = play(actor, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
     env.close()
     return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
 
@@ -230,8 +230,8 @@ def try_task(
     epsilon = config.agent.exploration if epsilon is None else epsilon
     env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(derived(seed, ACTIONS))
-    pilot = Pilot(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
-    scores = score(pilot, env, config, name, choice, num_episodes, seed)
+    actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
+    scores = score(actor, env, config, name, choice, num_episodes, seed)
     env.close()
     return scores
 

@@ -94,7 +94,7 @@ def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atla
 def _play(stage: Stage, run: Run, w: Floats, seed: int) -> Skill:
     env = run.config.env
     num_steps, every = next((v for k, v in _LENGTHS.items() if env.startswith(k)), _OTHERS)
-    stage.pilot.pursue(w)
+    stage.actor.pursue(w)
     stage.begin(seed)
     score, num_episodes, phi, frames = 0.0, 1, [], []
     for step in range(num_steps):

@@ -31,7 +31,7 @@ _MOST_UNSEEN = 8
 
 
 class Show:
-    """One client's own environment and pilot; used by one thread at a time."""
+    """One client's own environment and actor; used by one thread at a time."""
 
     def __init__(self, run: Run) -> None:
         agent = run.config.agent
@@ -45,7 +45,7 @@ class Show:
         self._stage = Stage(
             run.visr, run.config, epsilon=self._epsilon, gpi=self._gpi, screen=self._screen
         )
-        self._stage.pilot.pursue(self._w)
+        self._stage.actor.pursue(self._w)
         self.begin(self._seed)
 
     def begin(self, seed: int) -> None:
@@ -76,14 +76,14 @@ class Show:
         elif what == "speed":
             self.speed = order.number("value", 0.5, FASTEST)
         elif what == "epsilon":
-            self._epsilon = self._stage.pilot.epsilon = order.number("value", 0, 1)
+            self._epsilon = self._stage.actor.epsilon = order.number("value", 0, 1)
         elif what == "gpi":
-            self._gpi = self._stage.pilot.gpi = order.flag("value")
+            self._gpi = self._stage.actor.gpi = order.flag("value")
         elif what == "restart":
             self.begin(order.integer("seed", 0, 2**31 - 1))
         elif what == "task":
             self._w = self.run.skill(order.numbers("w", len(self._w))).w
-            self._stage.pilot.pursue(self._w)
+            self._stage.actor.pursue(self._w)
             self._own_score = 0.0
         elif what != "step":
             raise UserError(f"There is no order {what!r}.")

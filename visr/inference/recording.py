@@ -15,7 +15,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from visr import envs
-from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.episodes import Choice, Moment, play
@@ -88,18 +88,18 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
     """Play with a new task every 40 steps, as in training, and keep what was seen but no reward."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_steps))
     random = torch.Generator().manual_seed(seed)
-    pilot = Pilot(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
+    actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     moments: list[Moment] = []
     phi: list[NDArray[np.float32]] = []
 
     def watch(moment: Moment) -> None:
         if len(moment.episode):
             moments.append(moment._replace(reward=np.empty(0, dtype=np.float32)))
-            seen = torch.as_tensor(moment.reached, device=pilot.device)
+            seen = torch.as_tensor(moment.reached, device=actor.device)
             phi.append(agent.phi(seen).cpu().numpy())
 
     choice = Choice(own_tasks(config.agent, seed), config.training.unroll_length)
-    play(pilot, env, choice, num_steps, seed=seed, max_steps=num_steps, watch=watch)
+    play(actor, env, choice, num_steps, seed=seed, max_steps=num_steps, watch=watch)
     env.close()
     joined = {
         name: np.concatenate([getattr(moment, name) for moment in moments])[:num_steps]

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
 from visr.agents.base import Values
-from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.envs.spaces import SpaceCodec, is_text
 from visr.errors import UserError
 from visr.storage.records.task import Task
@@ -41,16 +41,16 @@ class Policy:
 
     def reset(self) -> None:
         """Forget what was seen: the next observations begin episodes."""
-        self._pilot: Pilot | None = None
+        self._actor: EpsilonGreedyActor | None = None
 
     def __call__(self, observation: Any, starts: ArrayLike | None = None) -> Any:
         """An action for one observation, or actions for a batch (an array)."""
         batch, is_single = observations(self._agent, self._codec, observation)
-        is_new = self._pilot is None or self._pilot.num_envs != len(batch)
-        if self._pilot is None or is_new:
-            self._pilot = self._new_pilot(len(batch), self._epsilon)
+        is_new = self._actor is None or self._actor.num_envs != len(batch)
+        if self._actor is None or is_new:
+            self._actor = self._new_actor(len(batch), self._epsilon)
         begins = np.full(len(batch), is_new) if starts is None else np.asarray(starts, dtype=bool)
-        chosen = self._pilot.act(batch, np.broadcast_to(begins, len(batch)).copy())
+        chosen = self._actor.act(batch, np.broadcast_to(begins, len(batch)).copy())
         return self._spoken(chosen, is_single)
 
     def predict(
@@ -66,20 +66,22 @@ class Policy:
         """
         batch, is_single = observations(self._agent, self._codec, observation)
         epsilon = 0.0 if deterministic else self._agent.config.epsilon
-        pilot = self._new_pilot(len(batch), epsilon)
+        actor = self._new_actor(len(batch), epsilon)
         starts = np.full(len(batch), state is None)
         if state is not None:
-            pilot.remember(*state)
+            actor.remember(*state)
         if episode_start is not None:
             starts = starts | np.broadcast_to(np.asarray(episode_start, dtype=bool), len(batch))
-        chosen = pilot.act(batch, starts)
-        remembered = pilot.memory() if self._agent.psi.memory_size else None
+        chosen = actor.act(batch, starts)
+        remembered = actor.memory() if self._agent.psi.memory_size else None
         return self._spoken(chosen, is_single), remembered
 
-    def _new_pilot(self, num_envs: int, epsilon: float) -> Pilot:
-        pilot = Pilot(self._agent, num_envs, epsilon=epsilon, gpi=self._gpi, random=self._random)
-        pilot.pursue(self.task.w)
-        return pilot
+    def _new_actor(self, num_envs: int, epsilon: float) -> EpsilonGreedyActor:
+        actor = EpsilonGreedyActor(
+            self._agent, num_envs, epsilon=epsilon, gpi=self._gpi, random=self._random
+        )
+        actor.pursue(self.task.w)
+        return actor
 
     def _spoken(self, actions: NDArray[np.int64], is_single: bool) -> Any:
         """Actions in the environment's own words."""

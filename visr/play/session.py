@@ -1,4 +1,4 @@
-"""One environment, one pilot, one screen: play that can be paused, steered and watched."""
+"""One environment, one actor, one screen: play that can be paused, steered and watched."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from visr import envs
 from visr.agents.base import Values
-from visr.agents.epsilon_greedy_actor import Pilot
+from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.play.rendering import Picture, Screen
@@ -17,7 +17,7 @@ from visr.play.rendering import Picture, Screen
 class Stage:
     """Plays one episode after another, a step whenever it is asked to; `begin` comes first.
 
-    The pilot's `epsilon` and `gpi` may change between steps, and so may the task.
+    The actor's `epsilon` and `gpi` may change between steps, and so may the task.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Stage:
         self._agent, self._screen = agent, screen
         self._env = envs.make_vec(config, 1)
         random = torch.Generator().manual_seed(seed)
-        self.pilot = Pilot(agent, 1, epsilon=epsilon, gpi=gpi, random=random)
+        self.actor = EpsilonGreedyActor(agent, 1, epsilon=epsilon, gpi=gpi, random=random)
         self.picture: Picture | None = None
         self.action: int | None = None
         """What led here; None where an episode begins."""
@@ -50,12 +50,12 @@ class Stage:
         self.action = self.values = None
 
     def step(self) -> None:
-        """One action of the pilot's, and what came of it."""
-        action = self.pilot.act(self.observation, self._starts)
+        """One action of the actor's, and what came of it."""
+        action = self.actor.act(self.observation, self._starts)
         self.observation, reward, terminated, truncated, _ = self._env.step(action)
         if self._screen:
             self.picture = self._screen.step(self.observation, action)
-        self.action, self.values = int(action[0]), self.pilot.values[0].numpy()
+        self.action, self.values = int(action[0]), self.actor.values[0].numpy()
         self.num_steps, self.reward = self.num_steps + 1, float(reward[0])
         self.score, self._starts = self.score + self.reward, np.array([False])
         self.is_over = bool(terminated[0] or truncated[0])

@@ -51,7 +51,7 @@ def frames(
     """Play whole episodes with one task; a picture for every step if anybody looks."""
     shown = rendering.screen(config) if show else None
     stage = Stage(agent, config, epsilon=epsilon, gpi=gpi, seed=seed, screen=shown)
-    stage.pilot.pursue(w)
+    stage.actor.pursue(w)
 
     def frame(is_last: bool) -> Frame:
         picture = _NOTHING
