@@ -40,7 +40,7 @@ def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[
     for at in [at for at in AT if at <= settings.num_steps]:
         while tuner.num_steps < at or tuner.doing:
             tuner.round()
-        yield at, finetuning.worth(tuner.agent, run.config, task)["fraction_of_optimal"]
+        yield at, finetuning.worth(tuner.agent, run.config, task).fraction_of_optimal
         tuner.agent.psi.requires_grad_(True)
 
 

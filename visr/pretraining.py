@@ -277,7 +277,7 @@ def _evaluate(
         return {}
     append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
     if isinstance(agent, Visr):
-        grid_snapshot.save(run, grid_snapshot.draw(agent, exact))
+        grid_snapshot.draw(agent, exact).save(run.portrait)
     recorder.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)
     return scores
 

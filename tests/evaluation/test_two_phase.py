@@ -22,6 +22,7 @@ from visr.errors import UserError
 from visr.evaluation import two_phase
 from visr.evaluation.two_phase import Rewarded, Scores
 from visr.inference import compare, dataset
+from visr.storage.records.two_phase import UNADAPTED, UNTRAINED
 from visr.training.loop import new_agent
 from visr.types import EnvSpec
 
@@ -254,7 +255,7 @@ def test_tasks_are_judged_beside_no_adaptation_and_random_actions(
     pay(planted(agent))
     tasks = {"a": search(config), "b": search(config)}
     judged = list(two_phase.judge(agent, config, tasks, num_episodes=11))
-    assert [s.name for s in judged] == ["a", "b", two_phase.UNADAPTED, two_phase.UNTRAINED]
+    assert [s.name for s in judged] == ["a", "b", UNADAPTED, UNTRAINED]
     assert all(len(s.scores) == 11 for s in judged)
     assert judged[0].scores == judged[1].scores  # the same task, the same seed
     assert len({tuple(s.scores) for s in judged}) == 3

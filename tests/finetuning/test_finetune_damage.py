@@ -60,12 +60,12 @@ def sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> str:
         '{"before": {"fraction_of_optimal": 0, "value": 0, "more": NaN}}',
     ],
 )
-def test_a_figure_from_before_that_is_none_is_told_before_anything_is_trained(
+def test_a_damaged_score_from_before_is_refused_before_training(
     content: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     run = RunDir(shutil.copytree(whole, tmp_path / "run"))
     run.finetuned.write_text(content)
-    assert "finetuned.json does not tell what psi was worth before" in sentence(run.path, capsys)
+    assert "finetuned.json is damaged" in sentence(run.path, capsys)
 
 
 def test_saved_tasks_of_endless_numbers_are_damage(

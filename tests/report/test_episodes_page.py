@@ -285,10 +285,8 @@ def test_a_report_of_a_game_needs_neither_torch_nor_an_emulator(run: RunDir):
 
 
 def test_what_the_report_repeats_of_the_rewarded_phase_is_still_true():
-    from visr.evaluation import rewarded_phase as source
     from visr.evaluation import two_phase
 
-    assert phase_two.FORMAT == source.FORMAT
     assert phase_two.UNTRAINED == two_phase.UNTRAINED
     assert two_phase.UNADAPTED.startswith(phase_two.UNADAPTED)
     assert scores.WINDOW == two_phase.NUM_TRIALS

@@ -5,6 +5,7 @@ This room imports neither torch nor gymnasium, so that help texts, reports and v
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -30,6 +31,27 @@ Algorithm = Literal[
 """The agents; `docs/agents.md` has their sources."""
 BASELINES = ("dqn", "ppo", "rainbow")
 """Those with networks, optimisers and memories of their own; the first two are Stable-Baselines3's."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The smallest and the largest number that a field may hold; of a text or a list, its length."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def contains(self, value: float) -> bool:
+        """Whether a number lies within."""
+        return self.low <= value <= self.high
+
+    def words(self) -> str:
+        """To follow "is not a number"."""
+        if self.high == math.inf:
+            return "" if self.low == -math.inf else f" of at least {self.low:g}"
+        is_symmetric = self.low in (-math.inf, -self.high)
+        return (
+            f" of at most {self.high:g}" if is_symmetric else f" from {self.low:g} to {self.high:g}"
+        )
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ from visr.envs.episodes import Choice
 from visr.errors import UserError
 from visr.evaluation import skill_search, two_phase
 from visr.evaluation.two_phase import Rewarded, Scores
+from visr.storage import schema
 from visr.storage.files import write_json
 from visr.storage.records.task import Task
+from visr.storage.records.two_phase import Condition, TwoPhase
 from visr.storage.run_dir import RunDir
-
-FORMAT = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,48 +95,37 @@ def _choice(config: RunConfig, num_tasks: int | None, seed: int) -> Choice | Non
     return Choice(lambda: next(tasks))
 
 
-def to_dict(result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, Any]:
-    """What reports read."""
+def record(result: PhaseTwo, config: RunConfig, num_steps: int) -> TwoPhase:
+    """As phase_two.json holds it."""
     game = atari_games.by_id(config.env)
-    return {
-        "format": FORMAT,
-        "env": config.env,
-        "num_steps": num_steps,
-        "num_rewarded_steps": len(result.seen.reward),
-        "num_rewarded_episodes": len(result.seen.episodes),
-        "rounds": result.rounds,
-        "num_seen": int(np.count_nonzero(result.seen.reward)),
-        "num_trials": len(result.scores[0].scores),
-        "epsilon": config.agent.exploration,
-        "clip_rewards": config.inference.clip_rewards,
-        "random_score": game.random if game else None,
-        "human_score": game.human if game else None,
-        "conditions": [
-            condition(scores, result.tasks.get(scores.name)) for scores in result.scores
-        ],
-    }
+    return TwoPhase(
+        env=config.env,
+        num_steps=num_steps,
+        num_rewarded_steps=len(result.seen.reward),
+        num_rewarded_episodes=len(result.seen.episodes),
+        rounds=result.rounds,
+        num_seen=int(np.count_nonzero(result.seen.reward)),
+        num_trials=len(result.scores[0].scores),
+        epsilon=config.agent.exploration,
+        clip_rewards=config.inference.clip_rewards,
+        random_score=game.random if game else None,
+        human_score=game.human if game else None,
+        conditions=tuple(condition(s, result.tasks.get(s.name)) for s in result.scores),
+    )
 
 
-def condition(scores: Scores, task: Task | None) -> dict[str, Any]:
+def condition(scores: Scores, task: Task | None) -> Condition:
     """One way to act: its scores, and how well its task explains the rewards."""
-    normalised, error = scores.human_normalised, scores.standard_error
-    return {
-        "name": scores.name,
-        "mean": scores.mean,
-        "standard_error": error if np.isfinite(error) else None,
-        "human_normalised": normalised,
-        "at_75": None if normalised is None else normalised >= 75,
-        "at_100": None if normalised is None else normalised >= 100,
-        "r_squared": None if task is None else task.r_squared,
-        "scores": scores.scores,
-        "num_steps": scores.num_steps,
-    }
+    r_squared = None if task is None else task.r_squared
+    return Condition.from_scores(
+        scores.name, scores.scores, scores.num_steps, scores.human_normalised, r_squared
+    )
 
 
 def save(run_dir: RunDir, result: PhaseTwo, config: RunConfig, num_steps: int) -> dict[str, Any]:
     """Write phase_two.json and the tasks into the run."""
     for name, task in result.tasks.items():
         task.save(run_dir.task(name))
-    content = to_dict(result, config, num_steps)
+    content = schema.to_dict(record(result, config, num_steps))
     write_json(run_dir.phase_two, content)
     return content

@@ -26,16 +26,13 @@ from visr.ops.posterior import Posterior, posterior_of
 from visr.ops.regression import RewardSums, explained
 from visr.ops.rng import derived
 from visr.storage.records.task import Task
+from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED
 
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
 """The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
 _SIDE_BY_SIDE = 10
 ACTIONS, _ROUND, _POSTERIOR = 1, 2, 3
 """What seeds are derived for, so that tasks, actions, games and draws from the posterior share none."""
-UNTRAINED = "random policy"
-UNADAPTED = "@0 (a new task every 40 steps)"
-AS_TRAINED = "as trained"
-"""The way to act of agents that pursue one thing only."""
 
 
 @dataclass(frozen=True, eq=False)

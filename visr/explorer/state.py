@@ -14,6 +14,7 @@ from visr.errors import UserError
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
 from visr.explorer.task_requests import Wishes
+from visr.storage.records import finetuning
 
 _MOST_SHOWS = 8
 
@@ -115,7 +116,7 @@ class Explored:
         stamps = [file.stat().st_mtime_ns for file in files if file.exists()]
         checkpoints = directory.checkpoints()
         newest = int(checkpoints[-1].stem) if checkpoints else self.run.num_steps
-        tuning = directory.tuning()
+        tuning = finetuning.settings(directory)
         total = (tuning or self.run.config.training).num_steps
         return {
             "num_steps": self.run.num_steps,

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from visr.config import FinetuneConfig
 from visr.errors import UserError
-from visr.finetuning.plan import ANEW
 from visr.finetuning.q_learner import FineTuner
 from visr.storage.files import write_tensors, writing
+from visr.storage.records.finetuning import REMEDY
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import checkpoint
@@ -106,15 +106,15 @@ def restore_replay(run: RunDir, tuner: FineTuner) -> None:
     for path in run.replay_pieces():
         if path in newer:
             continue
-        piece = checkpoint.tensors(path, ANEW)
+        piece = checkpoint.tensors(path, REMEDY)
         try:
             tuner.remember(piece)
         except (IndexError, TypeError, ValueError) as error:
-            raise UserError(f"{path} does not fit its run ({error}); {ANEW}.") from None
+            raise UserError(f"{path} does not fit its run ({error}); {REMEDY}.") from None
     if tuner.num_forgotten:
         raise UserError(
             f"{run.replay} does not hold what was met before step {tuner.num_steps:,} (unrolls missing: "
-            f"{tuner.num_forgotten}); {ANEW}."
+            f"{tuner.num_forgotten}); {REMEDY}."
         )
     for path in newer:
         with writing(path):

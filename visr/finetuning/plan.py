@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +9,10 @@ from numpy.typing import NDArray
 
 from visr.config import GRID, FinetuneConfig, RunConfig
 from visr.errors import UserError
-from visr.storage.files import read_json, write_json
+from visr.storage.records.finetuning import REMEDY, FinetunePlan
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 
-FORMAT = 1
-ANEW = "restore it from a copy, or fine-tune anew"
 TASK = "task"
 """The name of the task within a fine-tuned run."""
 
@@ -31,30 +28,16 @@ class Plan:
 
     def save(self, run: RunDir) -> None:
         """Into a new run, the task beside it."""
-        content = {
-            "format": FORMAT,
-            "settings": dataclasses.asdict(self.settings),
-            "saved": self.saved.tolist(),
-            "task": self.task.name,
-        }
-        write_json(run.finetune, content)
+        FinetunePlan(self.settings, tuple(self.saved), self.task.name).save(run)
         self.task.save(run.task(TASK))
 
     @classmethod
     def load(cls, run: RunDir) -> Plan:
         """Of a fine-tuned run; what is damaged is a UserError."""
-        content, settings = read_json(run.finetune), run.tuning()
-        assert settings is not None  # as there is a file
-        task = Task.load(run.task(TASK))
-        try:
-            if content["format"] != FORMAT:
-                raise ValueError(f"its format is {content['format']!r}")
-            saved = np.asarray(content["saved"], dtype=np.float64)
-            if saved.ndim != 2 or saved.shape[1] != len(task.w) or not np.isfinite(saved).all():
-                raise ValueError("its saved tasks do not fit")
-        except (KeyError, OverflowError, TypeError, ValueError) as error:
-            raise UserError(f"{run.finetune} is damaged ({error}); {ANEW}.") from None
-        return cls(settings, task, saved)
+        record, task = FinetunePlan.load(run), Task.load(run.task(TASK))
+        if any(len(w) != len(task.w) for w in record.saved):
+            raise UserError(f"{run.finetune} is damaged (its saved tasks do not fit); {REMEDY}.")
+        return cls(record.settings, task, np.stack(record.saved))
 
 
 def is_alike(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:

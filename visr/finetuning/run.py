@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +15,11 @@ from visr.agents.visr import Visr
 from visr.config import GRID, FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.finetuning.driving import Reports, reports_in, restore_replay, rounds, save, stopped_at
-from visr.finetuning.evaluation import result, told_before, worth
+from visr.finetuning.evaluation import result, worth
 from visr.finetuning.plan import TASK, Plan, is_alike, require_reward
 from visr.finetuning.q_learner import FineTuner
 from visr.finetuning.relabelling import refuse_misfits
-from visr.storage.files import write_json
+from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import forget_rows_after
@@ -56,7 +55,7 @@ def start(
             run = RunDir.create(path, config)
             try:
                 plan.save(run)
-                write_json(run.finetuned, result(config, plan, tuner, before, None))
+                result(config, plan, tuner, before, None).save(run)
                 save(run, tuner)
             except BaseException:  # a run without any checkpoint would only be in the way
                 shutil.rmtree(run.path, ignore_errors=True)
@@ -90,7 +89,7 @@ def refuse_other(path: Path, task: Task, settings: FinetuneConfig) -> None:
 
 
 def _resume(run: RunDir, observe: Observer | None) -> RunDir:
-    config, plan, before = run.config(), Plan.load(run), told_before(run)
+    config, plan, before = run.config(), Plan.load(run), FinetuneResult.load(run).before
     require_reward(config, plan.task)
     newest, tensors, counts = checkpoint.newest_sound(run)
     spec = spec_of(envs.make_vec(config, 1))
@@ -132,7 +131,7 @@ def _train(
     config: RunConfig,
     plan: Plan,
     tuner: FineTuner,
-    before: Any,
+    before: ExactScore | EpisodeScore,
     observe: Observer | None,
     reports: Reports | None = None,
 ) -> RunDir:
@@ -144,5 +143,5 @@ def _train(
     finally:
         torch.set_flush_denormal(False)
     after = worth(tuner.agent, config, plan.task)
-    write_json(run.finetuned, result(config, plan, tuner, before, after))
+    result(config, plan, tuner, before, after).save(run)
     return run

@@ -23,6 +23,7 @@ from visr.report.finetuning import Tuned
 from visr.report.phase_two import Condition, PhaseTwo
 from visr.storage import checksums
 from visr.storage.files import read_json
+from visr.storage.records import finetuning
 from visr.storage.records.evaluation import Evaluation
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir, evaluation_of
@@ -136,7 +137,7 @@ def record(path: Path) -> Record:
         adapted=() if is_grid else phase_two.read_adapted(run.adapted, config.env),
         portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
-        tuning=run.tuning(),
+        tuning=finetuning.settings(run),
         tuned=tuning.read(run.finetuned) if run.is_finetuned else None,
     )
     _warn_of_changed_tables(run)  # after what cannot be read at all, which is one sentence

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from visr import config as configuration
-from visr.config import FinetuneConfig, RunConfig
+from visr.config import RunConfig
 from visr.errors import UserError
 from visr.storage import checksums as seal
 from visr.storage import lock
@@ -183,18 +183,6 @@ class RunDir:
     def is_finetuned(self) -> bool:
         """Whether it went on from another run, for one reward: its steps are rewarded ones, then."""
         return self.finetune.is_file()
-
-    def tuning(self) -> FinetuneConfig | None:
-        """How it was fine-tuned, if it was."""
-        if not self.is_finetuned:
-            return None
-        content = read_json(self.finetune)
-        try:
-            return configuration.finetune_settings(dict(content["settings"]))
-        except (KeyError, TypeError, ValueError, UserError) as error:
-            raise UserError(
-                f"{self.finetune} is damaged ({error}); restore it from a copy, or fine-tune anew."
-            ) from None
 
     def checkpoint(self, num_steps: int) -> Path:
         """Where the checkpoint of that age lives."""

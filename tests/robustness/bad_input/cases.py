@@ -479,7 +479,7 @@ TASKS = [
     Case("task beside the run", "evaluate run ../config", "'../config'", "visr infer"),
     Case("task too long", f"evaluate run {LONG}", LONG, "choose another"),
     Case("cut task", "evaluate run task.json", "task.json", "make it anew", cut_task),
-    Case("newer task", "evaluate run task.json", "format 2", "infer it anew",
+    Case("newer task", "evaluate run task.json", "format is 2", "visr infer",
          task_with(format=2)),
     Case("task of another d", "evaluate run task.json", "2 features", "with this run",
          task_with(w=[0.6, 0.8], standard_error=[0, 0])),

@@ -15,6 +15,7 @@ from visr.envs.episodes import Choice
 from visr.errors import needing
 from visr.evaluation import rewarded_phase, two_phase
 from visr.ops.gpi import epsilon_greedy
+from visr.storage.records.two_phase import AS_TRAINED, UNTRAINED
 from visr.storage.run_dir import RunDir
 
 
@@ -65,7 +66,7 @@ def evaluate(
     config = run.config()
     best = policy(run, config)
     scores = []
-    for name, epsilon in ((two_phase.AS_TRAINED, config.agent.epsilon), (two_phase.UNTRAINED, 1.0)):
+    for name, epsilon in ((AS_TRAINED, config.agent.epsilon), (UNTRAINED, 1.0)):
         player = Player(best, epsilon, seed)
         env = envs.make_vec(config, min(10, num_trials))
         one = Choice(lambda: np.ones(1, dtype=np.float32))

@@ -23,12 +23,14 @@ from visr.finetuning.q_learner import FineTuner
 from visr.inference import compare, dataset
 from visr.paper.reproduce.agents import INFERRING, RELABELLING, ROUNDS, UPDATES_PER_FREE_STEP, Way
 from visr.paper.reproduce.plan import Counts
-from visr.storage.files import read_json, write_json
+from visr.storage import schema
+from visr.storage.files import write_json
+from visr.storage.records.finetuning import FinetuneResult
 from visr.storage.records.task import Task
+from visr.storage.records.two_phase import Adapted, AdaptedCondition
 from visr.storage.run_dir import RunDir, slug
 from visr.training.actor_pool import spec_of
 
-FORMAT = 1
 _A_ROUND = FinetuneConfig.num_envs * FinetuneConfig.unroll_length
 """Steps of fine-tuning between updates."""
 
@@ -68,13 +70,9 @@ _PLANS: dict[Way, _Plan] = {
 def adapt(directory: RunDir, ways: Sequence[Way], counts: Counts) -> None:
     """Adapt in each way, judge each as the paper's are judged, write adapted.json; a stopped one goes on."""
     run = api.load(directory.path)
-    content = {
-        "format": FORMAT,
-        "env": run.config.env,
-        "num_steps": run.num_steps,
-        "conditions": [_adapted(run, way, counts) for way in ways],
-    }
-    write_json(directory.adapted, content)
+    conditions = tuple(_adapted(run, way, counts) for way in ways)
+    record = Adapted(env=run.config.env, num_steps=run.num_steps, conditions=conditions)
+    write_json(directory.adapted, schema.to_dict(record))
 
 
 def probe(config: RunConfig, ways: Sequence[Way], counts: Counts, seconds: float) -> float:
@@ -110,7 +108,7 @@ def _work(settings: FinetuneConfig, counts: Counts) -> float:
     return (settings.updates_per_round / _A_ROUND + first) * settings.batch_size
 
 
-def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
+def _adapted(run: Run, way: Way, counts: Counts) -> AdaptedCondition:
     chosen, seed = _PLANS[way], run.config.training.seed
     share, num_free = int(chosen.inferring * counts.rewarded_steps), 0
     task, spent = infer(run, share, max(share, counts.rewarded_steps - share), chosen.rounds)
@@ -118,16 +116,16 @@ def _adapted(run: Run, way: Way, counts: Counts) -> dict[str, Any]:
         left = counts.rewarded_steps - spent
         tuned = _tuned(run, task, way, left, chosen.settings(counts))
         spent += tuned.num_steps
-        num_free = int(read_json(tuned.directory.finetuned)["num_free_steps"])
+        num_free = FinetuneResult.load(tuned.directory).num_free_steps
         scores = tuned.try_task(task, num_episodes=counts.trials, gpi=False, seed=seed + 1)
     else:
         scores = run.try_task(task, num_episodes=counts.trials, seed=seed + 1)
     named: Scores = dataclasses.replace(scores, name=way)
-    return {
-        **rewarded_phase.condition(named, task),
-        "num_rewarded_steps": spent,
-        "num_free_steps": num_free,
-    }
+    return AdaptedCondition(
+        **vars(rewarded_phase.condition(named, task)),
+        num_rewarded_steps=spent,
+        num_free_steps=num_free,
+    )
 
 
 def infer(run: Run, share: int, most: int, rounds: int) -> tuple[Task, int]:

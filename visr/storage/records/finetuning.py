@@ -1,0 +1,104 @@
+"""finetune.json, what decides a fine-tuning, and finetuned.json, what it achieved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visr.config import GRID, Bound, FinetuneConfig
+from visr.storage import schema
+from visr.storage.files import read_json, write_json
+from visr.storage.run_dir import RunDir
+
+REMEDY = "restore it from a copy, or fine-tune again"
+Count = Annotated[int, Bound(0)]
+
+
+@dataclass(frozen=True, eq=False)
+class FinetunePlan:
+    """finetune.json."""
+
+    FORMAT: ClassVar[int] = 1
+
+    settings: FinetuneConfig
+    saved: tuple[NDArray[np.float64], ...]
+    """P x [d], the tasks that GPI uses at first: w and the run's others."""
+    task: str
+    """Its name; the task itself is in tasks/."""
+
+    def save(self, run: RunDir) -> None:
+        """Write finetune.json."""
+        write_json(run.finetune, schema.to_dict(self))
+
+    @classmethod
+    def load(cls, run: RunDir) -> FinetunePlan:
+        """Read finetune.json."""
+        content = read_json(run.finetune)
+        with schema.refusing(f"{run.finetune} is damaged", REMEDY):
+            return schema.read(cls, content)
+
+
+def settings(run: RunDir) -> FinetuneConfig | None:
+    """How a run was fine-tuned, if it was."""
+    return FinetunePlan.load(run).settings if run.is_finetuned else None
+
+
+@dataclass(frozen=True)
+class ExactScore:
+    """Of a policy on the grid."""
+
+    fraction_of_optimal: float
+    value: float
+
+
+@dataclass(frozen=True)
+class EpisodeScore:
+    """Of a policy elsewhere: raw scores of whole episodes."""
+
+    mean: float
+    standard_error: float | None
+    """None after a single episode."""
+    human_normalised: float | None
+    scores: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinetuneResult:
+    """finetuned.json."""
+
+    FORMAT: ClassVar[int] = 1
+
+    env: str
+    task: str
+    from_scratch: bool
+    num_steps: Count
+    """Rewarded ones."""
+    num_free_steps: Count = 0
+    """Reward-free ones that Q learnt from as well."""
+    reward_r_squared: float | None = None
+    """How well the reward model predicted new rewards."""
+    num_updates: Count
+    seed: int
+    before: ExactScore | EpisodeScore
+    after: ExactScore | EpisodeScore | None
+    """None until it is finished."""
+
+    def save(self, run: RunDir) -> None:
+        """Write finetuned.json."""
+        write_json(run.finetuned, schema.to_dict(self))
+
+    @classmethod
+    def load(cls, run: RunDir) -> FinetuneResult:
+        """Read finetuned.json."""
+        content = read_json(run.finetuned)
+        with schema.refusing(f"{run.finetuned} is damaged", REMEDY):
+            result, env = schema.read(cls, content), run.config().env
+            if result.env != env:
+                raise ValueError(f"it is of {result.env!r} and the run plays {env!r}")
+            kind = ExactScore if env == GRID else EpisodeScore
+            if not isinstance(result.before, kind) or not isinstance(result.after, kind | None):
+                raise ValueError(f"its scores are not those of {env}")
+        return result

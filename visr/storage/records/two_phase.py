@@ -1,0 +1,152 @@
+"""phase_two.json and adapted.json: raw scores of whole episodes after the rewarded phase."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, ClassVar, TypeVar
+
+import numpy as np
+
+from visr.config import Bound
+from visr.storage import schema
+from visr.storage.files import read_json
+
+UNTRAINED = "random policy"
+UNADAPTED = "@0 (a new task every 40 steps)"
+AS_TRAINED = "as trained"
+"""The condition of agents that pursue one task only."""
+LARGEST_SCORE = 1e12
+"""Sums of products of larger ones overflow."""
+Score = Annotated[float, Bound(-LARGEST_SCORE, LARGEST_SCORE)]
+Count = Annotated[int, Bound(0)]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One way to act, and the raw scores of its episodes."""
+
+    name: str
+    mean: Score
+    standard_error: Annotated[float, Bound(0, LARGEST_SCORE)] | None
+    """Of the mean; None after a single episode."""
+    human_normalised: Score | None
+    """100 (mean - random) / (human - random) with the published scores, for Atari games."""
+    at_75: bool | None
+    at_100: bool | None
+    r_squared: Score | None
+    """How well phi . w explains the rewards, if a task was inferred."""
+    scores: Annotated[tuple[Score, ...], Bound(1)]
+    num_steps: Annotated[tuple[Count, ...], Bound(1)]
+
+    def __post_init__(self) -> None:
+        if len(self.scores) != len(self.num_steps):
+            raise ValueError("scores and num_steps do not have the same length")
+
+    @classmethod
+    def from_scores(
+        cls,
+        name: str,
+        scores: Sequence[float],
+        num_steps: Sequence[int],
+        human_normalised: float | None,
+        r_squared: float | None,
+    ) -> Condition:
+        """The condition of these episodes."""
+        count, normalised = len(scores), human_normalised
+        return cls(
+            name=name,
+            mean=float(np.mean(scores)),
+            standard_error=float(np.std(scores, ddof=1) / math.sqrt(count)) if count > 1 else None,
+            human_normalised=normalised,
+            at_75=None if normalised is None else normalised >= 75,
+            at_100=None if normalised is None else normalised >= 100,
+            r_squared=r_squared,
+            scores=tuple(scores),
+            num_steps=tuple(num_steps),
+        )
+
+    @property
+    def is_inferred(self) -> bool:
+        """Whether a task was inferred for it; the others are there to compare with."""
+        return self.name != UNTRAINED and not self.name.startswith(UNADAPTED[:2])
+
+
+@dataclass(frozen=True)
+class AdaptedCondition(Condition):
+    """A condition of adapted.json."""
+
+    num_rewarded_steps: Count = 0
+    num_free_steps: Count = 0
+    """Reward-free steps beyond the run's own that it learnt from."""
+
+
+Conditions = Bound(1, 24)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwoPhase:
+    """phase_two.json: the paper's rewarded phase."""
+
+    FORMAT: ClassVar[int] = 1
+
+    env: str
+    num_steps: Count
+    """Of pre-training."""
+    num_rewarded_steps: Count
+    num_rewarded_episodes: Count
+    rounds: Annotated[int, Bound(1)] = 1
+    num_seen: Count
+    """Steps with a reward other than 0."""
+    num_trials: Count
+    """Episodes of each condition."""
+    epsilon: Score
+    clip_rewards: bool
+    random_score: Score | None
+    human_score: Score | None
+    conditions: Annotated[tuple[Condition, ...], Conditions]
+
+    @property
+    def untrained(self) -> Condition | None:
+        """The random policy, if it was played."""
+        return next((c for c in self.conditions if c.name == UNTRAINED), None)
+
+    @classmethod
+    def load(cls, path: Path, env: str) -> TwoPhase:
+        """Read phase_two.json of a run in `env`."""
+        complaint = f"{path} is not a rewarded phase of this run"
+        return _load(cls, path, env, complaint, "or make another with `visr evaluate`")
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """adapted.json: other ways to use the rewarded steps than the paper's."""
+
+    FORMAT: ClassVar[int] = 1
+
+    env: str
+    num_steps: Count
+    """Of pre-training."""
+    conditions: Annotated[tuple[AdaptedCondition, ...], Conditions]
+
+    @classmethod
+    def load(cls, path: Path, env: str) -> Adapted:
+        """Read adapted.json of a run in `env`."""
+        complaint = f"{path} does not say how this run adapted"
+        return _load(
+            cls, path, env, complaint, "and the same `visr reproduce beyond` makes another"
+        )
+
+
+Read = TypeVar("Read", TwoPhase, Adapted)
+
+
+def _load(cls: type[Read], path: Path, env: str, complaint: str, remedy: str) -> Read:
+    content = read_json(path)
+    with schema.refusing(complaint, f"move it away, {remedy}"):
+        record = schema.read(cls, content)
+        if record.env != env:
+            raise ValueError(f"it is of {record.env!r} and the run plays {env!r}")
+    return record
