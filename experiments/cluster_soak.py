@@ -91,8 +91,8 @@ def _harm(
         time.sleep(2)
         family, now = _family(mark), time.monotonic()
         memory.append(_memory(family, process.pid))
-        actors = [pid for pid, name, _ in family if name == "ray::ActorHost"]
-        learner = [pid for pid, name, _ in family if name == "ray::LearnerHost"]
+        actors = [pid for pid, name, _ in family if name == "ray::ActorWorker"]
+        learner = [pid for pid, name, _ in family if name == "ray::LearnerWorker"]
         if now - last > every and actors:
             os.kill(dice.choice(actors), signal.SIGKILL)
             actors_killed, last = actors_killed + 1, now
@@ -129,7 +129,7 @@ def _family(mark: str) -> list[tuple[int, str, float]]:
 
 
 def _memory(family: list[tuple[int, str, float]], driver: int) -> dict[str, float]:
-    kinds = {"learner": "ray::LearnerHost", "raylet": "raylet", "gcs_server": "gcs_server"}
+    kinds = {"learner": "ray::LearnerWorker", "raylet": "raylet", "gcs_server": "gcs_server"}
     sums = {kind: sum(mb for _, it, mb in family if it == name) for kind, name in kinds.items()}
     return {"driver": sum(mb for pid, _, mb in family if pid == driver), **sums}
 

@@ -5,46 +5,46 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from visr.cluster.queue import Queue, Waiting
+from visr.cluster.queue import QueuedUnrolls, UnrollQueue
 
 
 def test_staleness_follows_from_the_place_in_the_queue():
     # batches of 4; actors of 3 unrolls each, all of which began with the weights of update 10
     #   a a a b | b b c c | c        update 11 uses a and b, update 12 b and c, one c is kept
-    queue = Queue(batch_size=4)
+    queue = UnrollQueue(batch_size=4)
     for name in "abc":
-        queue.add(Waiting(name, size=3, version=10))
+        queue.add(QueuedUnrolls(name, size=3, version=10))
     assert queue.take(num_updates=11, most=2, max_staleness=3) == ["a", "b", "c"]
     assert len(queue) == 9
-    assert queue.learnt(num_updates=11, made=2) == [(1, 3), (1, 1), (2, 2), (2, 2)]
+    assert queue.consume(num_updates=11, made=2) == [(1, 3), (1, 1), (2, 2), (2, 2)]
     assert (len(queue), queue.num_kept) == (1, 1)
 
 
 def test_what_would_be_too_old_is_dropped_and_what_comes_after_it_takes_its_place():
     # batches of 4, at most 1 update old: a would be used by update 5 (2 updates old), b and c by 5 too
-    queue = Queue(batch_size=4)
-    queue.add(Waiting("a", size=4, version=3))
-    queue.add(Waiting("b", size=2, version=4))
-    queue.add(Waiting("c", size=2, version=5))
+    queue = UnrollQueue(batch_size=4)
+    queue.add(QueuedUnrolls("a", size=4, version=3))
+    queue.add(QueuedUnrolls("b", size=2, version=4))
+    queue.add(QueuedUnrolls("c", size=2, version=5))
     assert queue.take(num_updates=5, most=1, max_staleness=1) == ["b", "c"]
     assert queue.num_dropped == 4
-    assert queue.learnt(num_updates=5, made=1) == [(1, 2), (0, 2)]
+    assert queue.consume(num_updates=5, made=1) == [(1, 2), (0, 2)]
 
 
 def test_less_than_a_batch_is_left_waiting_in_its_order():
-    queue = Queue(batch_size=4)
-    queue.add(Waiting("a", size=1, version=0))
-    queue.add(Waiting("b", size=2, version=0))
+    queue = UnrollQueue(batch_size=4)
+    queue.add(QueuedUnrolls("a", size=1, version=0))
+    queue.add(QueuedUnrolls("b", size=2, version=0))
     assert queue.take(num_updates=0, most=1, max_staleness=0) == []
-    queue.add(Waiting("c", size=1, version=0))
+    queue.add(QueuedUnrolls("c", size=1, version=0))
     assert queue.take(num_updates=0, most=1, max_staleness=0) == ["a", "b", "c"]
 
 
 def test_what_is_lost_on_its_way_counts_as_dropped_and_never_as_learnt():
-    queue = Queue(batch_size=2)
-    queue.add(Waiting("a", size=2, version=0))
+    queue = UnrollQueue(batch_size=2)
+    queue.add(QueuedUnrolls("a", size=2, version=0))
     assert queue.take_all() == ["a"]
-    queue.lose()
+    queue.drop_taken()
     assert (len(queue), queue.num_dropped) == (0, 2)
 
 
@@ -57,13 +57,13 @@ def test_what_is_lost_on_its_way_counts_as_dropped_and_never_as_learnt():
 def test_every_unroll_is_used_once_dropped_once_or_waits_and_none_is_too_old(
     batch_size: int, sizes: list[int], most: int, max_staleness: int
 ):
-    queue, updates, used = Queue(batch_size), 0, 0
+    queue, updates, used = UnrollQueue(batch_size), 0, 0
     for number, size in enumerate(sizes):
-        queue.add(Waiting(number, size, version=max(0, updates - number % 3)))
+        queue.add(QueuedUnrolls(number, size, version=max(0, updates - number % 3)))
         if queue.take(updates, most, max_staleness):
             before = len(queue)
             made = min(most, before // batch_size)
-            stale = queue.learnt(updates, made)
+            stale = queue.consume(updates, made)
             assert all(0 <= staleness <= max_staleness for staleness, _ in stale)
             assert sum(count for _, count in stale) == made * batch_size == before - len(queue)
             updates, used = updates + made, used + made * batch_size

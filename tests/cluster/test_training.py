@@ -88,7 +88,7 @@ def test_actors_that_die_or_hang_are_replaced_and_every_unroll_is_counted_once(
         num_actor_groups=3, num_envs=24, max_staleness=3, num_steps=10**9, unroll_timeout=15.0
     )
     with contextlib.closing(ClusterLoop(config)) as loop:
-        dies, hangs, _ = loop.actors.seats
+        dies, hangs, _ = loop.actors.supervisors
         num_updates, harmed = 0, False
         for current in loop.rounds():
             num_updates += len(current.metrics)
@@ -127,7 +127,7 @@ def test_two_learners_that_share_batches_equal_one_with_all_of_them(tiny: Any):
 
 
 def test_two_learners_refuse_statistics_that_each_would_keep_for_itself(tiny: Any):
-    with pytest.raises(UserError, match=r"num_learners = 2 does not go with running statistics"):
+    with pytest.raises(UserError, match=r"num_learners = 2 does not work with running statistics"):
         ClusterLoop(tiny(env="CartPole-v1", num_learners=2))
 
 

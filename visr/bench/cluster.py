@@ -160,7 +160,7 @@ def simulate(
         "learn_seconds": measured.learn,
         "learner_speedup": learner_speedup,
         "transfer_seconds": times.transfer,
-        "order_seconds": times.order,
+        "request_seconds": times.order,
         "acting_steps_per_second": envs_per_actor
         * training_config.unroll_length
         / statistics.mean(times.act),
@@ -176,7 +176,7 @@ def _measured(config: RunConfig, say: Say) -> Times:
     batch_size, size = config.training.batch_size, config.training.num_envs
     say(f"Timing an actor of {size} environments and an update of {batch_size} unrolls, one core.")
     with one_core():
-        actor, learner = workers.ActorHost(config, 0, seed=0), workers.LearnerHost(config, 0)
+        actor, learner = workers.ActorWorker(config, 0, seed=0), workers.LearnerWorker(config, 0)
         actor.prepare()
         learner.prepare(None)
         psi, _ = learner.publish()
@@ -188,7 +188,10 @@ def _measured(config: RunConfig, say: Say) -> Times:
     num_bytes = sum(field.nbytes for field in unrolls[0])
     say("Timing Ray's orders, and transfers between two nodes on this machine.")
     with latency.nodes(0, 1):
-        order, transfer = latency.order_seconds(), latency.transfer_seconds(num_bytes, len(unrolls))
+        order, transfer = (
+            latency.request_seconds(),
+            latency.transfer_seconds(num_bytes, len(unrolls)),
+        )
     per_update = [seconds / len(metrics) for metrics, seconds in learnt]
     return Times(
         act=tuple(seconds for _, seconds in played),

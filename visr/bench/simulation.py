@@ -8,7 +8,7 @@ import random
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from visr.cluster.queue import Queue, Waiting
+from visr.cluster.queue import QueuedUnrolls, UnrollQueue
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _World:
         self, times: Times, num_actors: int, size: int, batch: int, max_staleness: int, seed: int
     ) -> None:
         self.times, self.size, self.batch, self.most = times, size, batch, max_staleness
-        self.dice, self.queue = random.Random(seed), Queue(batch)
+        self.dice, self.queue = random.Random(seed), UnrollQueue(batch)
         self.free, self.under_way = num_actors, 0
         self.room = (max_staleness + 1) * batch
         self.now = self.link_free_at = 0.0
@@ -95,7 +95,7 @@ class _World:
                 self._send(version)
             elif what == "arrived":
                 self.under_way -= self.size
-                self.queue.add(Waiting(None, self.size, version))
+                self.queue.add(QueuedUnrolls(None, self.size, version))
             elif what == "free":
                 self.free += 1
             else:
@@ -128,7 +128,7 @@ class _World:
             self._at(self.now + self.times.order + self.times.learn, "learnt")
 
     def _finish_learning(self) -> None:
-        for staleness, count in self.queue.learnt(self.updates, 1):
+        for staleness, count in self.queue.consume(self.updates, 1):
             self.stale, self.used = self.stale + staleness * count, self.used + count
         self.updates, self.is_learning = self.updates + 1, False
 

@@ -1,30 +1,30 @@
-"""The driver's view of the actors: who is there, who acts with which weights, what has arrived."""
+"""The driver's side of the actors: start them, send weights, receive unrolls."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from visr.cluster.queue import Waiting
-from visr.cluster.stats import Vitals
-from visr.cluster.supervisor import Seat, hosted
-from visr.cluster.workers import ActorHost, Weights
+from visr.cluster.queue import QueuedUnrolls
+from visr.cluster.stats import ClusterStats
+from visr.cluster.supervisor import Supervisor, remote_class
+from visr.cluster.workers import ActorWorker, Weights
 from visr.config import RunConfig
 from visr.ops.rng import derived
 from visr.training.actor_pool import group_seeds, group_sizes
 
 
-class Actors:
-    """A seat for every group of environments. Unrolls stay in the object store; only reports come here."""
+class RemoteActors:
+    """A supervisor for every group of environments. Unrolls stay in the object store."""
 
-    def __init__(self, config: RunConfig, vitals: Vitals) -> None:
-        self._config, self._vitals = config, vitals
+    def __init__(self, config: RunConfig, stats: ClusterStats) -> None:
+        self._config, self._stats = config, stats
         self._sizes, self._seeds = group_sizes(config), group_seeds(config)
-        self._age, self._era = 0, 0
-        self._host = hosted(ActorHost)
+        self._num_steps, self._era = 0, 0
+        self._host = remote_class(ActorWorker)
         timeout = config.cluster.unroll_timeout
-        self.seats = [
-            Seat(f"Actor {group}", partial(self._spawn, group), timeout)
+        self.supervisors = [
+            Supervisor(f"Actor {group}", partial(self._spawn, group), timeout)
             for group in range(len(self._sizes))
         ]
 
@@ -32,84 +32,92 @@ class Actors:
         cluster = self._config.cluster
         resources = {"num_cpus": cluster.cpus_per_actor, "num_gpus": cluster.gpus_per_actor}
         seed = self._seeds[group]
-        if generation or self._age:  # who comes later draws other tasks than who began
-            seed = derived(self._config.training.seed, 3, group, generation, self._age)
+        if generation or self._num_steps:  # a replacement draws other tasks than the first actor
+            seed = derived(self._config.training.seed, 3, group, generation, self._num_steps)
         return self._host.options(**resources).remote(self._config, group, seed)
 
-    def start_anew(self, num_steps: int) -> None:
-        """What is under way belongs to weights that are no more; new occupants will be of this age."""
-        self._age, self._era = num_steps, self._era + 1
+    def reset(self, num_steps: int) -> None:
+        """Discard unrolls under way; later replacements are seeded with this number of steps."""
+        self._num_steps, self._era = num_steps, self._era + 1
 
     @property
     def remember(self) -> bool:
-        """Whether all environments can be saved and put back."""
-        return all(seat.answer for seat in self.seats)
+        """Whether a checkpoint can contain the state of all environments."""
+        return all(supervisor.prepared for supervisor in self.supervisors)
 
     @property
     def num_ready(self) -> int:
-        """Actors that are there."""
-        return sum(seat.is_ready for seat in self.seats)
+        """Actors that are prepared."""
+        return sum(supervisor.is_ready for supervisor in self.supervisors)
 
     @property
     def num_replaced(self) -> int:
-        """Actors that had to be replaced so far."""
-        return sum(seat.generation for seat in self.seats)
+        """Replacements so far."""
+        return sum(supervisor.generation for supervisor in self.supervisors)
 
     @property
     def num_acting(self) -> int:
-        """Unrolls under way."""
-        busy = (g for g, s in enumerate(self.seats) if s.is_ready and s.pending is not None)
+        """Unrolls that are being collected."""
+        busy = (g for g, s in enumerate(self.supervisors) if s.is_ready and s.pending is not None)
         return sum(self._sizes[group] for group in busy)
 
     @property
     def pending(self) -> list[Any]:
-        """References to await."""
-        return [seat.pending for seat in self.seats if seat.pending is not None]
+        """References to wait for."""
+        return [
+            supervisor.pending for supervisor in self.supervisors if supervisor.pending is not None
+        ]
 
     def begin(self, weights: Weights, wanted: int, room: int) -> None:
-        """Let free actors act with these weights, while unrolls are wanted and there is room for them."""
+        """Start free actors with these weights, up to `wanted` unrolls and `room` in the queue."""
         acting = self.num_acting
-        for group, seat in enumerate(self.seats):
-            if seat.is_free and acting < wanted and acting + self._sizes[group] <= room:
+        for group, supervisor in enumerate(self.supervisors):
+            if supervisor.is_free and acting < wanted and acting + self._sizes[group] <= room:
                 acting += self._sizes[group]
-                unrolls, report = seat.handle.collect.options(num_returns=2).remote(weights.psi)
-                order = (self._era, Waiting(unrolls, self._sizes[group], weights.version))
-                seat.give(report, order)
+                unrolls, report = supervisor.handle.collect.options(num_returns=2).remote(
+                    weights.psi
+                )
+                request = (self._era, QueuedUnrolls(unrolls, self._sizes[group], weights.version))
+                supervisor.await_result(report, request)
 
-    def attend(self, ready: set[Any]) -> list[tuple[int, Waiting]]:
-        """Take note of what is there, by group; replace who failed or hangs."""
-        arrived: list[tuple[int, Waiting]] = []
-        for group, seat in enumerate(self.seats):
-            if seat.pending in ready:
-                order, report = seat.order, seat.attend()
+    def receive(self, ready: set[Any]) -> list[tuple[int, QueuedUnrolls]]:
+        """Receive finished unrolls, with their group; replace actors that failed or hang."""
+        arrived: list[tuple[int, QueuedUnrolls]] = []
+        for group, supervisor in enumerate(self.supervisors):
+            if supervisor.pending in ready:
+                request, report = supervisor.request, supervisor.receive()
                 if report is not None:
-                    era, waiting = order
-                    self._vitals.acted(report, waiting.size)
+                    era, waiting = request
+                    self._stats.add_acting(report, waiting.size)
                     if era == self._era:
                         arrived.append((group, waiting))
             else:
-                seat.watch()
+                supervisor.check_timeout()
         return arrived
 
     def state(self) -> dict[str, Any]:
-        """What every actor would need to go on; of one that fails to say, nothing."""
-        parts = [seat.ask(lambda a: a.state.remote()) for seat in self.seats if seat.is_free]
+        """The state of every free actor; one that fails is left out."""
+        parts = [
+            supervisor.call(lambda a: a.state.remote())
+            for supervisor in self.supervisors
+            if supervisor.is_free
+        ]
         return {k: v for part in parts if part for k, v in part.items()}
 
     def load_state(self, state: dict[str, Any], num_steps: int) -> None:
-        """Put back every actor that the state knows; others begin new episodes."""
-        for group, seat in enumerate(self.seats):
-            mine = {k: v for k, v in state.items() if k.startswith(f"actor{group}.")}
-            if mine and seat.is_free:
-                seat.ask(lambda a, mine=mine: a.load_state.remote(mine, num_steps))
+        """Restore the actors that the state contains; the others start new episodes."""
+        for group, supervisor in enumerate(self.supervisors):
+            own = {k: v for k, v in state.items() if k.startswith(f"actor{group}.")}
+            if own and supervisor.is_free:
+                supervisor.call(lambda a, own=own: a.load_state.remote(own, num_steps))
 
     def restart(self, num_steps: int) -> None:
-        """Begin new episodes in environments that cannot be saved."""
-        for seat in self.seats:
-            if seat.is_free:
-                seat.ask(lambda a: a.restart.remote(num_steps))
+        """Reset environments whose state cannot be saved."""
+        for supervisor in self.supervisors:
+            if supervisor.is_free:
+                supervisor.call(lambda a: a.restart.remote(num_steps))
 
     def close(self) -> None:
-        """Let all of them go."""
-        for seat in self.seats:
-            seat.leave()
+        """Stop all actors."""
+        for supervisor in self.supervisors:
+            supervisor.stop()

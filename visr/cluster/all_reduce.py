@@ -1,4 +1,4 @@
-"""Learners that share batches: gradients and counts are summed by torch.distributed."""
+"""Sum gradients and counts over several learners with torch.distributed."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch.distributed as distributed
 from torch import Tensor
 
 
-class TorchPartners:
-    """gloo among CPUs, nccl among GPUs.
+class AllReduce:
+    """gloo on CPUs, nccl on GPUs.
 
-    Every learner weighs its gradients by its share of the batch's steps, so that their sum is the
-    gradient of the joint batch's mean.
+    Every learner weights its gradients by its share of the batch's steps, so that the sum is the gradient
+    of the whole batch's mean.
     """
 
-    def __init__(self, meeting_point: str, rank: int, num_learners: int, on_gpu: bool) -> None:
+    def __init__(self, address_of_first: str, rank: int, num_learners: int, on_gpu: bool) -> None:
         distributed.init_process_group(
             "nccl" if on_gpu else "gloo",
-            init_method=meeting_point,
+            init_method=address_of_first,
             rank=rank,
             world_size=num_learners,
         )
@@ -27,26 +27,26 @@ class TorchPartners:
 
     @staticmethod
     def address() -> str:
-        """A free port of this machine, as the others may reach it."""
+        """A free port of this machine, with an address that other nodes can reach."""
         with socket.socket() as probe:
             probe.bind(("", 0))
             port = probe.getsockname()[1]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
             try:
-                route.connect(("192.0.2.1", 9))  # nothing is sent: it only chooses an interface
+                route.connect(("192.0.2.1", 9))  # sends nothing: it only selects an interface
                 host = route.getsockname()[0]
             except OSError:
                 host = "127.0.0.1"
         return f"tcp://{host}:{port}"
 
     def total(self, count: Tensor) -> Tensor:
-        """The sum of everybody's counts."""
+        """The sum of the learners' counts."""
         shared = count.to(self._device)
         distributed.all_reduce(shared)
         return shared.cpu()
 
     def add_up(self, gradients: list[Tensor], metrics: dict[str, Tensor]) -> None:
-        """One message for all of them: small ones would cost a round trip each."""
+        """Sum all tensors in one message; each small one would cost a round trip."""
         names = sorted(metrics)
         parts = [*gradients, *(metrics[name] for name in names)]
         flat = torch.cat([part.reshape(-1).float() for part in parts])

@@ -1,4 +1,4 @@
-"""Many jobs on a cluster: each a Ray task with its resources, results in the order they come."""
+"""Run many jobs on a cluster, each as a Ray task; results come in order of completion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TICK = 5.0
 
 
 class Outcome(NamedTuple, Generic[Job, Result]):
-    """What became of a job."""
+    """The result of a job, or why it failed."""
 
     job: Job
     result: Result | None
@@ -34,11 +34,11 @@ def run_all(
     num_gpus: float = 0.0,
     retries: int = 3,
 ) -> Iterator[Outcome[Job, Result]]:
-    """Run every job somewhere in the cluster that has room for it; one failure stops no other.
+    """Run every job wherever the cluster has free resources; a failure does not stop the others.
 
-    `run_job` is a function of an importable module, so that it travels by its name. A job whose process or
-    node is lost runs again, up to `retries` times; one that raises does not. Jobs that write files want a
-    file system that all nodes share. Closing the iterator cancels what has not ended.
+    `run_job` is a function of an importable module, because Ray sends it by name. A job whose process or
+    node is lost runs again, up to `retries` times; one that raises does not. Jobs that write files need a
+    file system that all nodes share. Closing the iterator cancels unfinished jobs.
     """
     task = ray.remote(run_job).options(num_cpus=num_cpus, num_gpus=num_gpus, max_retries=retries)
     pending = {task.remote(job): job for job in jobs}

@@ -1,4 +1,4 @@
-"""What Ray itself costs here: an order and its answer, and unrolls on their way from node to node."""
+"""Measure Ray's own cost: the latency of a request, and the transfer of unrolls between nodes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Echo:
     """The smallest Ray actor."""
 
     def nothing(self) -> None:
-        """Answer."""
+        """Return at once."""
 
     def unrolls(self, num_bytes: int) -> Any:
-        """As many bytes as asked for, that no compression could shrink."""
+        """Random bytes, which cannot be compressed."""
         return np.random.default_rng(0).integers(256, size=num_bytes, dtype=np.uint8)
 
 
 @contextlib.contextmanager
 def nodes(*cpus: int) -> Iterator[Cluster]:
-    """Several nodes on this machine, each with a store and processes of its own; the first is the head."""
+    """Several Ray nodes on this machine, each with its own store and processes; the first is the head."""
     head = {"num_cpus": cpus[0], "include_dashboard": False, "object_store_memory": _STORE}
     cluster = Cluster(initialize_head=True, connect=False, head_node_args=head)
     try:
@@ -43,14 +43,14 @@ def nodes(*cpus: int) -> Iterator[Cluster]:
         cluster.shutdown()
 
 
-def order_seconds(num_orders: int = 200) -> float:
-    """From an order to its answer; the median."""
+def request_seconds(num_requests: int = 200) -> float:
+    """Median seconds from a request to its answer."""
     echo: Any = ray.remote(Echo).options(num_cpus=0).remote()
-    return _median(num_orders, lambda: None, lambda _: ray.get(echo.nothing.remote()))
+    return _median(num_requests, lambda: None, lambda _: ray.get(echo.nothing.remote()))
 
 
 def transfer_seconds(num_bytes: int, num_at_once: int, num_times: int = 5) -> float:
-    """Of each of several objects that go together from a node's store to this one's. Needs `nodes(0, 1)`."""
+    """Seconds per object to copy several at once from another node's store. Needs `nodes(0, 1)`."""
     far: Any = ray.remote(Echo).options(num_cpus=1).remote()
 
     def make() -> Any:
@@ -62,7 +62,7 @@ def transfer_seconds(num_bytes: int, num_at_once: int, num_times: int = 5) -> fl
 
 
 def _median(num_times: int, make: Callable[[], Any], use: Callable[[Any], Any]) -> float:
-    """Seconds that `use` takes of what `make` made; the first try, which warms up, does not count."""
+    """Median seconds of `use(make())`, without `make`; the first call warms up and is not counted."""
     seconds = []
     for _ in range(num_times + 1):
         made = make()

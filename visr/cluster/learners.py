@@ -1,4 +1,4 @@
-"""The driver's view of the learner, or of several that share every batch and live and die together."""
+"""The driver's side of the learner, or of several that split every batch; if one is lost, all restart."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 import ray
 from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 
-from visr.cluster.supervisor import hosted, is_loss, reason
-from visr.cluster.workers import LearnerHost, Weights
+from visr.cluster.supervisor import is_lost_object, reason, remote_class
+from visr.cluster.workers import LearnerWorker, Weights
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.training.loop import Setback
 
 
-class Learners:
-    """The first of them speaks for all: its weights are everybody's."""
+class RemoteLearners:
+    """All learners hold equal weights, so the first one answers for all."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
-        self._host = hosted(LearnerHost)
+        self._host = remote_class(LearnerWorker)
         self.handles: list[Any] = []
         self.pids: list[int] = []
         self.pending: list[Any] = []
-        """What is awaited: a report of every learner, while they learn."""
+        """References to every learner's report, while they learn."""
         self._published: tuple[Any, Any] | None = None
         self._is_prepared = False
 
     def spawn(self) -> list[Any]:
-        """Begin their processes; references to await before `prepare`."""
+        """Start the processes; returns references to their ids, to wait for before `prepare`."""
         cluster = self._config.cluster
         resources = {"num_cpus": cluster.cpus_per_learner, "num_gpus": cluster.gpus_per_learner}
         self.handles = [
@@ -36,42 +36,42 @@ class Learners:
             for rank in range(cluster.num_learners)
         ]
         self.pending, self._is_prepared = [], False
-        return [handle.hello.remote() for handle in self.handles]
+        return [handle.process_id.remote() for handle in self.handles]
 
-    def prepare(self, hellos: list[Any]) -> None:
-        """Build what they need; several agree on where to meet."""
-        self.pids = self._get(hellos)
+    def prepare(self, pids: list[Any]) -> None:
+        """Build agents and learners; several connect to the first one."""
+        self.pids = self._get(pids)
         several = len(self.handles) > 1
-        place = self._get([self.handles[0].address.remote()])[0] if several else None
-        self._get([handle.prepare.remote(place) for handle in self.handles])
+        address = self._get([self.handles[0].address.remote()])[0] if several else None
+        self._get([handle.prepare.remote(address) for handle in self.handles])
         self._is_prepared = True
 
     @property
-    def are_there(self) -> bool:
-        """Whether they were prepared and have not been let go since."""
+    def are_running(self) -> bool:
+        """Whether the learners are prepared and not stopped."""
         return self._is_prepared
 
     def publish(self, version: int) -> Weights:
-        """References to the weights as they are."""
+        """References to the current weights."""
         psi, others = self.handles[0].publish.options(num_returns=2).remote()
         return Weights(psi, others, version)
 
     def learn(self, unrolls: list[Any]) -> None:
-        """Set off: every learner is handed all references, and takes its part of every batch."""
+        """Start learning: every learner receives all references and takes its part of every batch."""
         calls = [h.learn.options(num_returns=3).remote(*unrolls) for h in self.handles]
         self.pending = [report for _, _, report in calls]
         self._published = calls[0][:2]
 
     def is_finished(self, ready: set[Any]) -> bool:
-        """Whether all of them have, or any has failed, which the others would wait for."""
+        """Whether all learners are done, or one has failed and the others would wait for it."""
         return bool(self.pending) and (
             ready.issuperset(self.pending) or any(_error(r) for r in ready & {*self.pending})
         )
 
     def result(self) -> tuple[dict[str, Any], tuple[Any, Any]] | None:
-        """The first one's report, and references to the new weights; None if unrolls were lost on the way.
+        """The first one's report, and references to the new weights; None if unrolls were lost.
 
-        A learner that was handed a lost unroll has not begun, so a single one can simply be given others.
+        A learner that receives a lost unroll does not start, so a single learner can take others instead.
         """
         pending, self.pending = self.pending, []
         published, self._published = self._published, None
@@ -81,26 +81,26 @@ class Learners:
         return self._get(pending)[0], published
 
     def fetch(self, references: list[Any]) -> list[Any]:
-        """What these refer to; if it has gone, so has the learner that made it."""
+        """The objects behind these references; if they are lost, so is the learner that made them."""
         return self._get(references)
 
     def state(self, unrolls: list[Any]) -> dict[str, Any]:
-        """All of learning, these unrolls included."""
+        """The learner's complete state, these unrolls included."""
         return self._get([self.handles[0].state.remote(*unrolls)])[0]
 
     def load_state(self, state: dict[str, Any], num_updates: int) -> None:
-        """The inverse of `state`, for each of them."""
+        """The inverse of `state`, on every learner."""
         kept = ray.put(state)
         self._get([h.load_state.remote(kept, num_updates) for h in self.handles])
 
     def close(self) -> None:
-        """Let them go."""
+        """Stop all learners."""
         for handle in self.handles:
             ray.kill(handle)
         self.handles, self.pending, self._is_prepared = [], [], False
 
     def _get(self, references: list[Any]) -> list[Any]:
-        """Their answers; a learner that has gone takes the others with it, for they would wait for it."""
+        """The results; if one learner is lost, stop all, because the others would wait for it."""
         try:
             return ray.get(references)
         except (RayActorError, ObjectLostError) as error:
@@ -115,7 +115,7 @@ class Learners:
 
 
 def _error(reference: Any) -> Exception | None:
-    """What came instead of an answer."""
+    """The error that came instead of a result."""
     try:
         ray.get(reference)
     except (RayActorError, RayTaskError, ObjectLostError) as error:
@@ -125,4 +125,4 @@ def _error(reference: Any) -> Exception | None:
 
 def _is_lost(reference: Any) -> bool:
     error = _error(reference)
-    return error is not None and is_loss(error)
+    return error is not None and is_lost_object(error)

@@ -1,4 +1,4 @@
-"""Unrolls that wait for the learner, and how old their weights will be when it uses them."""
+"""The queue of unrolls for the learner, with bounded staleness."""
 
 from __future__ import annotations
 
@@ -6,66 +6,66 @@ from collections import deque
 from typing import Any, NamedTuple
 
 
-class Waiting(NamedTuple):
-    """Unrolls of one actor."""
+class QueuedUnrolls(NamedTuple):
+    """Unrolls of one actor that wait for the learner."""
 
     unrolls: Any
     """A reference into the object store."""
     size: int
     """How many."""
     version: int
-    """Updates that their weights had seen."""
+    """Number of updates behind the weights that collected them."""
 
 
-class Queue:
-    """In order of arrival; staleness is bounded here, where it is known exactly.
+class UnrollQueue:
+    """First in, first out.
 
-    A learner takes unrolls in this order and keeps an incomplete batch, so the update that will use an
-    unroll follows from its place, and with it the staleness: updates made by then, less its weights'.
+    The learner takes unrolls in this order and keeps an incomplete batch. So the position of an unroll
+    determines the update that uses it, and its staleness: that update minus the version of its weights.
     """
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
-        self._waiting: deque[Waiting] = deque()
-        self._taken: list[Waiting] = []
+        self._waiting: deque[QueuedUnrolls] = deque()
+        self._taken: list[QueuedUnrolls] = []
         self._kept: list[tuple[int, int]] = []
         self.num_dropped = 0
-        """Unrolls that were too old, or lost on their way, and never used."""
+        """Unrolls that were too stale or lost, and never used."""
 
     def __len__(self) -> int:
-        """Unrolls that no update has used yet, wherever they are."""
+        """Unrolls that no update has used yet, in the queue or at the learner."""
         return sum(w.size for w in (*self._waiting, *self._taken)) + self.num_kept
 
     @property
     def num_kept(self) -> int:
-        """Unrolls at the learner's that were too few for a batch."""
+        """Unrolls at the learner that do not fill a batch yet."""
         return sum(size for _, size in self._kept)
 
-    def add(self, waiting: Waiting) -> None:
-        """One more, behind all others."""
+    def add(self, waiting: QueuedUnrolls) -> None:
+        """Append to the queue."""
         self._waiting.append(waiting)
 
-    def start_anew(self, version: int, num_kept: int) -> None:
-        """Forget everything; the learner was handed so many with its state."""
+    def reset(self, version: int, num_kept: int) -> None:
+        """Empty the queue; the learner's loaded state contains `num_kept` unrolls."""
         self._waiting.clear()
         self._taken, self._kept = [], [(version, num_kept)] if num_kept else []
 
-    def hand_over(self) -> list[Any]:
-        """References to all that waits, for the learner to keep."""
+    def drain(self) -> list[Any]:
+        """References to all queued unrolls; the learner keeps them in its state."""
         unrolls = [w.unrolls for w in self._waiting]
         self._kept += [(w.version, w.size) for w in self._waiting]
         self._waiting.clear()
         return unrolls
 
     def take_all(self) -> list[Any]:
-        """References to everything, however old: rounds have a fixed lag."""
+        """References to all queued unrolls of any age: synchronous rounds have a fixed lag."""
         self._taken = list(self._waiting)
         self._waiting.clear()
         return [w.unrolls for w in self._taken]
 
     def take(self, num_updates: int, most: int, max_staleness: int) -> list[Any]:
-        """References for up to `most` updates, the too old ones dropped; none unless a batch is full."""
-        taken: list[Waiting] = []
+        """References for up to `most` updates; stale unrolls are dropped. Empty without a full batch."""
+        taken: list[QueuedUnrolls] = []
         place, wanted = self.num_kept, most * self._batch_size
         while self._waiting and place < wanted:
             first = self._waiting.popleft()
@@ -81,8 +81,8 @@ class Queue:
         self._taken = taken
         return [w.unrolls for w in taken]
 
-    def learnt(self, num_updates: int, made: int) -> list[tuple[int, int]]:
-        """(staleness, how many) of all that the `made` updates after the first `num_updates` used."""
+    def consume(self, num_updates: int, made: int) -> list[tuple[int, int]]:
+        """(staleness, number) of the unrolls that updates num_updates .. num_updates + made used."""
         order = deque([*self._kept, *((w.version, w.size) for w in self._taken)])
         used: list[tuple[int, int]] = []
         for update in range(num_updates, num_updates + made):
@@ -96,7 +96,7 @@ class Queue:
         self._taken, self._kept = [], list(order)
         return used
 
-    def lose(self) -> None:
-        """What was taken has gone with its node before the learner could read it."""
+    def drop_taken(self) -> None:
+        """Count the unrolls as dropped that were lost before the learner could read them."""
         self.num_dropped += sum(w.size for w in self._taken)
         self._taken = []

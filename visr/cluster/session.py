@@ -1,4 +1,4 @@
-"""Ray for the time of a run: started on this machine, or joined where it is."""
+"""Start Ray on this machine for one run, or join a running cluster."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from visr import envs
 from visr.config import RunConfig
 from visr.errors import UserError
 
-_SMALLEST_STORE = 128 * 2**20
-"""Bytes of the object store of a local session; Ray wants 75 MB."""
+_MIN_STORE_BYTES = 128 * 2**20
+"""Smallest object store of a local session; Ray requires 75 MB."""
 
-_PATIENCE = 10.0
-"""Seconds to wait for a cluster's machine to answer."""
+_CONNECT_SECONDS = 10.0
+"""Seconds to wait for a connection to a cluster."""
 
 
 class Needs(NamedTuple):
-    """What processes ask for, all together."""
+    """Resources that all workers of a run need together."""
 
     num_cpus: float
     num_gpus: float = 0.0
-    store_bytes: int = _SMALLEST_STORE
-    """Of the object store."""
+    store_bytes: int = _MIN_STORE_BYTES
+    """Size of the object store."""
 
 
 @contextlib.contextmanager
 def joined(address: str, needs: Needs) -> Iterator[None]:
-    """A session with Ray; one that exists already in this process is used and left as it is.
+    """A Ray session; an existing one in this process is used and not shut down.
 
-    `local` starts Ray here, with as many CPUs as are needed; `auto`, `ray://host:port` and `host:port` name a
-    cluster that runs already.
+    `local` starts Ray here, with as many CPUs as needed; `auto`, `ray://host:port` and `host:port` join a
+    running cluster.
     """
     if ray.is_initialized():
         yield
@@ -49,34 +49,34 @@ def joined(address: str, needs: Needs) -> Iterator[None]:
     else:
         join(address)
     try:
-        _refuse_missing_gpus(needs, address)
+        _check_gpus(needs, address)
         yield
     finally:
         ray.shutdown()
 
 
-def start(num_cpus: int, store_bytes: int = _SMALLEST_STORE) -> None:
-    """Ray on this machine, for this process and no longer."""
+def start(num_cpus: int, store_bytes: int = _MIN_STORE_BYTES) -> None:
+    """Start Ray on this machine for the lifetime of this process."""
     options = {"num_cpus": max(num_cpus, 1), "object_store_memory": store_bytes}
     _init(address="local", include_dashboard=False, **options)
 
 
 def check(address: str) -> None:
-    """Whether these words can name a place at all; nobody is asked."""
+    """Refuse an address of a wrong form, without connecting."""
     if address not in ("local", "auto") and not re.fullmatch(r"(ray://)?[^/:]+:\d{1,5}", address):
         raise UserError(
-            f"--cluster {address} is no place; it can be local, auto, ray://host:10001 or host:port."
+            f"--cluster {address} is not an address; use local, auto, ray://host:10001 or host:port."
         )
 
 
 def join(address: str) -> None:
-    """An existing cluster, or a sentence that says why not."""
+    """Join a running cluster; a failure is a UserError."""
     check(address)
     try:
-        if address != "auto":  # Ray would knock for minutes
+        if address != "auto":  # Ray itself would retry for minutes
             host, port = address.removeprefix("ray://").split(":")
-            socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
-        with warnings.catch_warnings():  # Ray warns of what it then raises
+            socket.create_connection((host, int(port)), timeout=_CONNECT_SECONDS).close()
+        with warnings.catch_warnings():  # Ray warns before it raises
             warnings.simplefilter("ignore")
             _init(address=address)
     except (OSError, OverflowError, ValueError, RuntimeError, AssertionError) as error:
@@ -88,29 +88,29 @@ def join(address: str) -> None:
 
 
 def _init(**options: Any) -> None:
-    # Results go to stdout, so what workers print must not.
+    # stdout is for results, so workers' output is not forwarded.
     ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
 
 
 def needs(config: RunConfig) -> Needs:
-    """Of a run: its actors and learners, and room for all unrolls under way or waiting, twice over."""
+    """Resources of a run's actors and learners, and a store for twice the unrolls under way or queued."""
     training, cluster = config.training, config.cluster
     num_actors = training.num_actor_groups + bool(training.num_rewarded_envs)
     cpus = num_actors * cluster.cpus_per_actor + cluster.num_learners * cluster.cpus_per_learner
     gpus = num_actors * cluster.gpus_per_actor + cluster.num_learners * cluster.gpus_per_learner
     most = max(2 * training.num_envs, (cluster.max_staleness + 2) * training.batch_size)
-    return Needs(cpus, gpus, max(_SMALLEST_STORE, 2 * most * unroll_bytes(config)))
+    return Needs(cpus, gpus, max(_MIN_STORE_BYTES, 2 * most * unroll_bytes(config)))
 
 
 def unroll_bytes(config: RunConfig) -> int:
-    """Of the observations of one unroll: nearly all of it."""
+    """Size of one unroll's observations, which are nearly all of it."""
     space = envs.make_vec(config, 1).single_observation_space
     of_one = int(np.prod(space.shape or (1,))) * np.dtype(space.dtype or np.int64).itemsize
     return (config.training.unroll_length + 1) * of_one
 
 
-def _refuse_missing_gpus(needs: Needs, address: str) -> None:
-    """A local session gets no further GPUs; a cluster may grow."""
+def _check_gpus(needs: Needs, address: str) -> None:
+    """Refuse a local session without enough GPUs; a cluster may grow."""
     there = ray.cluster_resources().get("GPU", 0)
     if address == "local" and needs.num_gpus > there:
         raise UserError(

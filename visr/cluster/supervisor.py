@@ -1,4 +1,4 @@
-"""A seat: one place in the cluster, and whoever sits there. Who dies, fails or hangs is replaced."""
+"""Supervise one remote worker; restart it when it dies, fails or hangs."""
 
 from __future__ import annotations
 
@@ -14,119 +14,121 @@ from visr.errors import UserError
 
 log = logging.getLogger("visr.cluster")
 
-_MOST_FAILURES = 3
-"""In a row, without anything achieved: then it is not bad luck."""
+_MAX_FAILURES = 3
+"""Consecutive failures without a result before the run gives up."""
 
 
-def hosted(host: type) -> Any:
-    """A class as a Ray actor whose calls leave no record with Ray's head: millions of them would fill it."""
-    return ray.remote(enable_task_events=False)(host)  # pyright: ignore[reportCallIssue]
+def remote_class(worker: type) -> Any:
+    """A class as a Ray actor; its calls are not recorded by Ray's head, which millions of them would fill."""
+    return ray.remote(enable_task_events=False)(worker)  # pyright: ignore[reportCallIssue]
 
 
-class Seat:
-    """Starts its occupant, gives it one order at a time, and notices when nothing comes back.
+class Supervisor:
+    """Starts a worker, sends it one request at a time, and replaces it on failure or time-out.
 
-    `spawn` makes the n-th occupant, a Ray actor with `hello()` and `prepare()`. Waiting for a place in the
-    cluster has no limit, as nodes may be added; everything after `hello` has.
+    `spawn(n)` starts the n-th worker, a Ray actor with `process_id()` and `prepare()`. Waiting for a free
+    place in the cluster has no time limit, as nodes may be added; everything after that has.
     """
 
     def __init__(self, name: str, spawn: Callable[[int], Any], timeout: float) -> None:
         self.name, self._spawn, self._timeout = name, spawn, timeout
         self.generation = 0
+        """How often the worker was replaced."""
         self.handle: Any = None
         self.pending: Any = None
-        """What is awaited: a reference, or None while the occupant is free."""
+        """The reference that is awaited; None while the worker is free."""
         self.pid = 0
-        self.order: Any = None
-        """What the caller wants to remember of the order that is being carried out."""
-        self._stage, self._since, self._failures = "starting", 0.0, 0
-        self.answer: Any = None
-        """What `prepare` said."""
-        self._sit()
+        self.request: Any = None
+        """What the caller attached to the pending request."""
+        self.prepared: Any = None
+        """The result of `prepare`."""
+        self._phase, self._since, self._failures = "starting", 0.0, 0
+        self._start()
 
     @property
     def is_ready(self) -> bool:
-        """Whether somebody sits here who can take orders or carries one out."""
-        return self._stage == "ready"
+        """Whether the worker is prepared."""
+        return self._phase == "ready"
 
     @property
     def is_free(self) -> bool:
-        """Whether an order could be given now."""
+        """Whether the worker is prepared and has no pending request."""
         return self.is_ready and self.pending is None
 
-    def give(self, pending: Any, order: Any) -> None:
-        """Note an order that was given: the reference to await, and what to remember."""
-        self.pending, self.order, self._since = pending, order, time.monotonic()
+    def await_result(self, pending: Any, request: Any) -> None:
+        """Note the reference of a request that was sent, and what to attach to it."""
+        self.pending, self.request, self._since = pending, request, time.monotonic()
 
-    def attend(self) -> Any:
-        """Fetch what is awaited, now that it is there: an order's result, else None."""
+    def receive(self) -> Any:
+        """Fetch the pending result, which is there; None if it was part of the start or failed."""
         try:
             result: Any = ray.get(self.pending)
         except (RayActorError, RayTaskError, ObjectLostError) as error:
-            if is_loss(error):  # of the weights it should have acted with: no fault of its own
+            if is_lost_object(
+                error
+            ):  # the weights were lost with their node: not the worker's fault
                 self.pending = None
             else:
                 self._replace(reason(error))
             return None
         self.pending = None
-        if self._stage == "starting":
-            self.pid, self._stage = result, "preparing"
-            self.give(self.handle.prepare.remote(), None)
+        if self._phase == "starting":
+            self.pid, self._phase = result, "preparing"
+            self.await_result(self.handle.prepare.remote(), None)
             return None
-        if self._stage == "preparing":
-            self.answer, self._stage = result, "ready"
+        if self._phase == "preparing":
+            self.prepared, self._phase = result, "ready"
             return None
         self._failures = 0
         return result
 
-    def watch(self) -> None:
-        """Replace an occupant that takes too long."""
-        waits = self.pending is not None and self._stage != "starting"
+    def check_timeout(self) -> None:
+        """Replace a worker whose result is overdue."""
+        waits = self.pending is not None and self._phase != "starting"
         if waits and time.monotonic() - self._since > self._timeout:
             self._replace(f"nothing came back within {self._timeout:g} seconds")
 
-    def ask(self, call: Callable[[Any], Any]) -> Any:
-        """An order whose answer is waited for here; None if the occupant fails instead."""
+    def call(self, request: Callable[[Any], Any]) -> Any:
+        """Send a request and wait for its result; None if the worker fails instead."""
         try:
-            return ray.get(call(self.handle), timeout=self._timeout)
+            return ray.get(request(self.handle), timeout=self._timeout)
         except (RayActorError, RayTaskError, GetTimeoutError) as error:
             self._replace(reason(error))
             return None
 
-    def leave(self) -> None:
-        """Let the occupant go."""
+    def stop(self) -> None:
+        """Kill the worker."""
         if self.handle is not None:
             ray.kill(self.handle)
         self.handle = self.pending = None
 
-    def _sit(self) -> None:
+    def _start(self) -> None:
         self.handle = self._spawn(self.generation)
-        self._stage, self.pid, self.order = "starting", 0, None
-        self.pending = self.handle.hello.remote()
+        self._phase, self.pid, self.request = "starting", 0, None
+        self.pending = self.handle.process_id.remote()
 
     def _replace(self, why: str) -> None:
-        """SIGKILL, if need be, and a new occupant."""
         self._failures += 1
-        if self._failures >= _MOST_FAILURES:
+        if self._failures >= _MAX_FAILURES:
             raise UserError(
                 f"{self.name} failed {self._failures} times in a row without finishing anything ({why}); "
                 "see whether the environment works there with `visr doctor`, or raise --unroll-timeout."
             )
         log.warning("%s is replaced: %s.", self.name, why)
-        self.leave()
+        self.stop()
         self.generation += 1
-        self._sit()
+        self._start()
 
 
-def is_loss(error: Exception) -> bool:
-    """Whether an object has gone with its node before it could be read."""
+def is_lost_object(error: Exception) -> bool:
+    """Whether an object was lost with its node before it could be read."""
     return isinstance(error, ObjectLostError) or isinstance(
         getattr(error, "cause", None), ObjectLostError
     )
 
 
 def reason(error: Exception) -> str:
-    """The first line that says why; what is meant for the user's eyes is raised instead."""
+    """Why a worker failed, in one line; a UserError inside is raised instead."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, UserError):
         raise cause from None
@@ -138,7 +140,7 @@ def reason(error: Exception) -> str:
 
 
 def wait_for_any(pending: list[Any], seconds: float) -> set[Any]:
-    """Those that are there, as soon as one is or the time is up; nothing is fetched."""
+    """The references that are ready, as soon as one is or the time is up; nothing is fetched."""
     if not pending:
         time.sleep(min(seconds, 0.05))
         return set()

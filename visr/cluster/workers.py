@@ -1,6 +1,6 @@
-"""What runs in the cluster's processes: the single-machine loop's own actor, learner and online evaluation.
+"""The workers: the single-machine loop's actor, learner and online evaluation in processes of their own.
 
-Plain classes that know nothing of Ray. They speak numpy, which Ray's object store hands out without copying.
+Plain classes without Ray. They exchange numpy arrays, which Ray's object store shares without copying.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from visr import config as configuration
 from visr import envs
 from visr.agents.base import new_psi
 from visr.agents.registry import Agent
-from visr.cluster.all_reduce import TorchPartners
+from visr.cluster.all_reduce import AllReduce
 from visr.config import RunConfig
 from visr.training import devices
 from visr.training.actor import Actor
@@ -35,42 +35,42 @@ Arrays = dict[str, NDArray]
 
 
 class Weights(NamedTuple):
-    """What a learner publishes; in the driver's hands each field is a reference, not the thing."""
+    """The weights that a learner publishes; in the driver each field is a reference."""
 
     psi: Any
-    """Arrays of psi: all that an actor needs."""
+    """Arrays of psi, which actors need."""
     others: Any
-    """Arrays of phi and whatever else the agent has, but for the target."""
+    """Arrays of the agent's other networks, without the target network."""
     version: int
-    """Updates that had been made."""
+    """Number of updates made."""
 
 
-class Host:
-    """A process that has been told what to be, and becomes it when asked to."""
+class Worker:
+    """A process that builds its part in `prepare`."""
 
-    def hello(self) -> int:
-        """The process id: this process has begun."""
+    def process_id(self) -> int:
+        """The process id; the answer shows that the process has started."""
         return os.getpid()
 
 
-class ActorHost(Host):
-    """One group's actor with its own copy of psi."""
+class ActorWorker(Worker):
+    """The actor of one group of environments, with its own copy of psi."""
 
     def __init__(self, config: RunConfig, group: int, seed: int) -> None:
-        self._config, self._group, self._seed = for_acting(config), group, seed
+        self._config, self._group, self._seed = actor_config(config), group, seed
         self._free_since = time.perf_counter()
 
     def prepare(self) -> bool:
-        """Build the environments; whether they can be saved and put back."""
+        """Build the environments; returns whether a checkpoint can contain their state."""
         config = self._config
-        settle_in(config)
+        set_up_torch(config)
         env = envs.make_vec(config, group_sizes(config)[self._group])
         self._psi = devices.prepared(new_psi(config.agent, spec_of(env)), config.training)
         self._actor = Actor(config, env, self._psi, self._seed)
         return self._actor.remembers
 
     def collect(self, psi: Arrays) -> tuple[list[NDArray], dict[str, float]]:
-        """One unroll with these weights, and how long it took and was waited for."""
+        """One unroll with these weights, and the seconds spent acting and waiting."""
         start = time.perf_counter()
         waited = start - self._free_since
         self._psi.load_state_dict(tensors(psi))
@@ -81,12 +81,12 @@ class ActorHost(Host):
         return [field.numpy() for field in unroll], report
 
     def restart(self, num_steps: int) -> None:
-        """Begin new episodes if the environments cannot be saved."""
+        """Reset the environments if a checkpoint cannot contain their state."""
         if not self._actor.remembers:
             self._actor.restart(num_steps)
 
     def state(self) -> Arrays:
-        """All that determines what comes next, given weights."""
+        """Everything that determines later unrolls, given the weights."""
         return {f"actor{self._group}.{k}": v for k, v in arrays(self._actor.state()).items()}
 
     def load_state(self, state: Arrays, num_steps: int) -> None:
@@ -94,24 +94,24 @@ class ActorHost(Host):
         self._actor.load_state(tensors(within(state, f"actor{self._group}.")), num_steps)
 
 
-class LearnerHost(Host):
-    """The learner, or one of several that share every batch."""
+class LearnerWorker(Worker):
+    """The learner, or one of several that split every batch."""
 
     def __init__(self, config: RunConfig, rank: int) -> None:
-        self._config, self._rank = for_learning(config), rank
+        self._config, self._rank = learner_config(config), rank
 
     def address(self) -> str:
-        """Where the learners can meet: a free port of this machine."""
-        return TorchPartners.address()
+        """A free port of this machine, for the learners to connect to."""
+        return AllReduce.address()
 
-    def prepare(self, meeting_point: str | None) -> None:
-        """Build agent and learner; several learners meet each other first."""
+    def prepare(self, address_of_first: str | None) -> None:
+        """Build agent and learner; several learners connect to each other first."""
         config, num_learners = self._config, self._config.cluster.num_learners
-        settle_in(config)
+        set_up_torch(config)
         partners = None
-        if meeting_point is not None:
+        if address_of_first is not None:
             on_gpu = config.cluster.gpus_per_learner > 0
-            partners = TorchPartners(meeting_point, self._rank, num_learners, on_gpu)
+            partners = AllReduce(address_of_first, self._rank, num_learners, on_gpu)
         spec = spec_of(envs.make_vec(config, 1))
         self._agent = devices.prepared(new_agent(config, spec), config.training)
         self._learner = new_learner(config, self._agent, partners)
@@ -120,24 +120,24 @@ class LearnerHost(Host):
         self._free_since = time.perf_counter()
 
     def learn(self, *unrolls: list[NDArray]) -> tuple[Arrays, Arrays, dict[str, Any]]:
-        """Let these join those that wait, update on every full batch, and publish."""
+        """Queue these unrolls, update on every full batch, and publish the weights."""
         start = time.perf_counter()
         waited = start - self._free_since
-        self._intake.add([Unroll(*borrowed(fields)) for fields in unrolls])
+        self._intake.add([Unroll(*shared_tensors(fields)) for fields in unrolls])
         metrics = [{k: float(v) for k, v in one.items()} for one in self._intake.learn()]
         self._free_since = time.perf_counter()
         report = {"learnt": self._free_since - start, "waited": waited, "metrics": metrics}
         return *self.publish(), report
 
     def publish(self) -> tuple[Arrays, Arrays]:
-        """psi, and the agent's other weights; nobody elsewhere needs a target network."""
+        """psi, and the agent's other weights without the target network."""
         state = arrays(self._agent.state_dict())
         others = {k: v for k, v in state.items() if not k.startswith(("psi.", "target_psi."))}
         return within(state, "psi."), others
 
     def state(self, *unrolls: list[NDArray]) -> Arrays:
-        """Learner and waiting unrolls, these included, as the single-machine loop saves them."""
-        self._intake.add([Unroll(*borrowed(fields)) for fields in unrolls])
+        """The learner and the queued unrolls, these included, as the single-machine loop saves them."""
+        self._intake.add([Unroll(*shared_tensors(fields)) for fields in unrolls])
         learner = {f"learner.{k}": v for k, v in self._learner.state().items()}
         return arrays(learner | self._intake.state())
 
@@ -148,15 +148,15 @@ class LearnerHost(Host):
         self._intake.load_state(loaded)
 
 
-class RewardedHost(Host):
-    """The online evaluation: the few environments that see rewards and feed no learner."""
+class OnlineEvaluationWorker(Worker):
+    """The online evaluation: a few environments that see rewards and feed no learner."""
 
     def __init__(self, config: RunConfig) -> None:
-        self._config = for_acting(config)
+        self._config = actor_config(config)
 
     def prepare(self) -> bool:
-        """Build the environments; whether they can be saved and put back."""
-        settle_in(self._config)
+        """Build the environments; returns whether a checkpoint can contain their state."""
+        set_up_torch(self._config)
         spec = spec_of(envs.make_vec(self._config, 1))
         agent = devices.prepared(new_agent(self._config, spec), self._config.training)
         self._agent = agent.requires_grad_(False)
@@ -164,20 +164,20 @@ class RewardedHost(Host):
         return self._online.actor.remembers
 
     def play(self, psi: Arrays, others: Arrays) -> None:
-        """One unroll with the task as it is known now."""
+        """Play one unroll with the task inferred so far."""
         load_weights(self._agent, psi, others)
         self._online.play(self._agent)
 
     def row(self) -> dict[str, float]:
-        """What happened since the last row."""
+        """Statistics since the last row."""
         return self._online.row()
 
     def restart(self, num_steps: int) -> None:
-        """Begin new games where they cannot be saved."""
+        """Reset environments whose state cannot be saved."""
         self._online.restart(num_steps)
 
     def state(self) -> Arrays:
-        """All that determines what comes next, given weights."""
+        """Everything that determines later unrolls, given the weights."""
         return {f"online.{k}": v for k, v in arrays(self._online.state()).items()}
 
     def load_state(self, state: Arrays, num_steps: int) -> None:
@@ -185,18 +185,18 @@ class RewardedHost(Host):
         self._online.load_state(tensors(within(state, "online.")), num_steps)
 
 
-def for_acting(config: RunConfig) -> RunConfig:
-    """The configuration as an actor's resources permit it."""
+def actor_config(config: RunConfig) -> RunConfig:
+    """The configuration with an actor's threads and device."""
     return _with_resources(config, config.cluster.cpus_per_actor, config.cluster.gpus_per_actor)
 
 
-def for_learning(config: RunConfig) -> RunConfig:
-    """The configuration as a learner's resources permit it."""
+def learner_config(config: RunConfig) -> RunConfig:
+    """The configuration with a learner's threads and device."""
     return _with_resources(config, config.cluster.cpus_per_learner, config.cluster.gpus_per_learner)
 
 
 def _with_resources(config: RunConfig, cpus: float, gpus: float) -> RunConfig:
-    """All cores are those that were asked for; a process without a GPU of its own computes on the CPU."""
+    """Use as many threads as CPUs were requested, and the CPU unless a GPU was requested."""
     training = config.training
     threads = training.num_threads or max(1, int(cpus))
     device = training.device if gpus else "cpu"
@@ -204,31 +204,31 @@ def _with_resources(config: RunConfig, cpus: float, gpus: float) -> RunConfig:
     return configuration.validated(dataclasses.replace(config, training=changed))
 
 
-def settle_in(config: RunConfig) -> None:
-    """Compute as the single-machine loop does."""
+def set_up_torch(config: RunConfig) -> None:
+    """Set threads, denormals and the allocator as in the single-machine loop."""
     torch.set_num_threads(devices.num_threads(config.training))
     torch.set_flush_denormal(True)
     devices.keep_freed_memory()
 
 
 def arrays(state: dict[str, Tensor]) -> Arrays:
-    """Tensors as numpy, wherever they live."""
+    """Tensors of any device as numpy arrays."""
     return {name: tensor.detach().cpu().numpy() for name, tensor in state.items()}
 
 
 def tensors(state: Arrays) -> dict[str, Tensor]:
-    """Numpy as tensors of their own: what the object store hands out must not be written to."""
+    """Numpy arrays as copied tensors: the object store's memory is read-only."""
     return {name: torch.from_numpy(np.array(array)) for name, array in state.items()}
 
 
-def borrowed(fields: list[NDArray]) -> list[Tensor]:
-    """Numpy as tensors in the object store's own memory, to be read and let go."""
-    with warnings.catch_warnings():  # torch warns of what it must not write to; nobody will
+def shared_tensors(fields: list[NDArray]) -> list[Tensor]:
+    """Numpy arrays as read-only tensors in the object store's memory."""
+    with warnings.catch_warnings():  # torch warns of read-only memory; nothing writes to it
         warnings.simplefilter("ignore")
         return [torch.from_numpy(field) for field in fields]
 
 
 def load_weights(agent: Agent, psi: Arrays, others: Arrays) -> None:
-    """Take over published weights; a target network, if there is one, stays as it is."""
+    """Load published weights; the target network, if any, does not change."""
     state = {f"psi.{name}": array for name, array in psi.items()} | others
     agent.load_state_dict(tensors(state), strict=False)
