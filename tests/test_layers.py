@@ -46,8 +46,6 @@ LAYERS = [
 LATER = {
     ("pretraining.py", "paper"),
     ("commands/evaluate_episodes.py", "paper"),
-    ("commands/plan_progress.py", "paper"),
-    ("commands/reproduce.py", "paper"),
     ("report/__init__.py", "paper"),
     ("bench/report.py", "paper"),
     ("inference/dataset.py", "evaluation"),

@@ -123,7 +123,8 @@ def _load(verb: str) -> Callable[[list[str]], int]:
     """Each verb lives in a module of its own, so that none pays for the imports of another."""
     import importlib
 
-    return importlib.import_module(f"visr.commands.{verb}").run
+    module = "visr.paper.reproduce.command" if verb == "reproduce" else f"visr.commands.{verb}"
+    return importlib.import_module(module).run
 
 
 def _help() -> str:

@@ -29,7 +29,7 @@ from visr.paper.baselines.rainbow.agent import Rainbow
 from visr.paper.baselines.rainbow.learner import Learner
 from visr.paper.baselines.rainbow.memory import Batch
 from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
-from visr.paper.reproduce import agents as lineup
+from visr.paper.reproduce import agents
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
 from visr.types import EnvSpec
@@ -194,8 +194,8 @@ def test_an_environment_that_is_none_leaves_nothing_behind(tmp_path: Path):
 
 
 def test_plans_know_both_recipes():
-    assert lineup.entry("rainbow-10m").fields == {"algorithm": "rainbow", "num_steps": 10_000_000}
-    efficient = lineup.entry("der-100k").fields
+    assert agents.named("rainbow-10m").fields == {"algorithm": "rainbow", "num_steps": 10_000_000}
+    efficient = agents.named("der-100k").fields
     assert efficient["rainbow_recipe"] == "data-efficient"
     published = recipe.scaled(recipe.DATA_EFFICIENT, 100_000)
     assert published == recipe.DATA_EFFICIENT  # as published, at the length it was published for

@@ -1,13 +1,14 @@
-"""Plans: which jobs, in which order, with which settings."""
+"""Plans: their jobs, the order of the jobs, and their settings."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from visr import atari_games
 from visr.errors import UserError
-from visr.paper.reproduce import agents as lineup
-from visr.paper.reproduce import plan
+from visr.paper.reproduce import agents, plan
 
 
 def test_the_paper_s_plan_is_57_games_3_seeds_and_250_million_steps():
@@ -21,8 +22,7 @@ def test_the_paper_s_plan_is_57_games_3_seeds_and_250_million_steps():
 
 
 def test_minatar_has_every_agent_of_the_table_in_all_five_games():
-    agents = {job.agent for job in plan.make("minatar").jobs}
-    assert agents == {
+    assert {job.agent for job in plan.make("minatar").jobs} == {
         *("visr", "visr-no-gpi", "rf-visr", "rf-visr-no-gpi", "diayn-5", "diayn-50", "uniform"),
         *("nsq-100k", "nsq-1m", "nsq-10m", "pos-nsq", "rf-curiosity", "idf-curiosity"),
     }
@@ -39,12 +39,12 @@ def test_an_evaluation_follows_its_training_and_the_grid_has_none():
 
 
 @pytest.mark.parametrize("name", ["uniform", "nsq-100k", "rainbow-100k", "pos-nsq"])
-def test_the_grid_has_no_place_for_agents_that_cannot_be_given_a_task(name: str):
+def test_the_grid_plan_refuses_agents_that_cannot_be_given_a_task(name: str):
     with pytest.raises(UserError, match=f"{name} cannot be given a task"):
         plan.make("grid", only=["visr", name])
 
 
-def test_agents_differ_in_what_their_names_say():
+def test_the_name_of_an_agent_decides_its_settings():
     def configured(name: str):
         return plan.make("minatar", only=[name], seeds=[0]).jobs[0].config
 
@@ -57,24 +57,24 @@ def test_agents_differ_in_what_their_names_say():
     assert configured("nsq-10m").training.num_steps == 10_000_000
 
 
-def test_a_budget_in_a_name_is_kept_when_the_plan_is_cut_down():
+def test_num_steps_does_not_change_agents_with_steps_in_their_name():
     jobs = plan.make("minatar", only=["visr", "nsq-100k"], seeds=[0], num_steps=5_000).jobs
     steps = {job.agent: job.num_steps for job in jobs if job.phase == "train"}
     assert steps == {"visr": 5_000, "nsq-100k": 100_000}
 
 
 @pytest.mark.parametrize("name", ["breakout", "Breakout", "MinAtar/Breakout-v1"])
-def test_games_go_by_id_or_by_bare_name(name: str):
+def test_games_are_found_by_id_or_bare_name(name: str):
     jobs = plan.make("minatar", chosen_games=[name], only=["visr"], seeds=[0]).jobs
     assert {job.game for job in jobs} == {"MinAtar/Breakout-v1"}
 
 
-def test_atari_s_games_go_by_their_roms_names_too():
+def test_atari_games_are_found_by_rom_name():
     jobs = plan.make("atari", chosen_games=["ms_pacman", "up_n_down"], only=["visr"]).jobs
     assert {job.game for job in jobs} == {"ALE/MsPacman-v5", "ALE/UpNDown-v5"}
 
 
-def test_the_hash_tells_settings_apart_and_seeds_too():
+def test_the_config_hash_depends_on_settings_and_seed():
     def hashes(num_steps: int | None = None) -> set[str]:
         jobs = plan.make("minatar", only=["visr"], num_steps=num_steps).jobs
         return {job.config_hash for job in jobs}
@@ -96,11 +96,60 @@ def test_the_hash_tells_settings_apart_and_seeds_too():
         ({"paper": True}, "Atari"),
     ],
 )
-def test_what_cannot_be_planned_is_refused(arguments: dict, words: str):
+def test_impossible_plans_are_refused(arguments: dict, words: str):
     with pytest.raises(UserError, match=words):
         plan.make("minatar", **arguments)
 
 
-def test_every_default_agent_is_one_that_can_be_named():
+def test_every_default_agent_has_a_known_name():
     for names in (*plan.AGENTS.values(), plan.PAPER_AGENTS):
-        assert [lineup.entry(name).name for name in names] == list(names)
+        assert [agents.named(name).name for name in names] == list(names)
+
+
+def test_only_the_plan_beyond_adapts_in_other_ways():
+    for suite in ("grid", "minatar", "atari"):
+        jobs = plan.make(suite, only=["visr"]).jobs
+        assert all(job.phase != "adapt" and not job.ways for job in jobs)
+
+
+def test_config_hashes_of_older_ledgers_are_kept():
+    def hashes(suite: plan.SuiteName, **limits: Any) -> list[str]:
+        jobs = plan.make(suite, chosen_games=["breakout"], seeds=[0], **limits).jobs
+        return [job.config_hash for job in jobs]
+
+    train, evaluate = "d811f7a2ac45ae1c", "c14a18434a09de0b"
+    assert hashes("minatar", only=["visr"]) == [train, evaluate]
+    assert hashes("beyond", only=["visr"]) == [train, evaluate, "2403703cb76ab3e4"]
+    assert hashes("beyond", only=["visr"], ways=["relabelled"])[2] == "e11f7f76f455c6b9"
+    assert hashes("beyond", only=["visr-plus"])[2] == "8f55aed865eddd0f"
+
+
+def test_free_steps_change_the_hash_only_of_the_job_that_uses_them():
+    def hashes(free_steps: int) -> list[str]:
+        counts = plan.Counts(rewarded_episodes=0, free_steps=free_steps)
+        jobs = plan.make("beyond", only=["visr"], seeds=[0], counts=counts).jobs[:3]
+        return [job.config_hash for job in jobs]
+
+    one, other = hashes(1_000), hashes(2_000)
+    assert one[:2] == other[:2]
+    assert one[2] != other[2]
+
+
+def test_chosen_ways_are_the_only_ones():
+    jobs = plan.make("beyond", only=["visr", "visr-rnd"], seeds=[0], ways=["relabelled"]).jobs[:5]
+    assert [(job.agent, job.phase, job.ways) for job in jobs] == [
+        ("visr", "train", ()),
+        ("visr", "evaluate", ()),
+        ("visr", "adapt", ("relabelled",)),
+        ("visr-rnd", "train", ()),
+        ("visr-rnd", "evaluate", ()),
+    ]
+    with pytest.raises(UserError, match="'fine-tuned'"):
+        plan.make("minatar", only=["visr"], ways=["fine-tuned"])
+    with pytest.raises(UserError, match="'fine-tuned'"):
+        plan.make("beyond", only=["visr-plus"], ways=["fine-tuned"])
+
+
+def test_visr_plus_with_another_number_of_features_is_an_agent():
+    plus = agents.named("visr-plus").fields
+    assert agents.named("visr-plus-d16").fields == {**plus, "num_features": 16}

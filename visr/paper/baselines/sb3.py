@@ -6,8 +6,6 @@ differences. A training that is killed begins anew: replay memories are not kept
 
 from __future__ import annotations
 
-import contextlib
-import time
 import warnings
 from typing import Any
 
@@ -20,7 +18,6 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor
 
-from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks import images
@@ -33,7 +30,6 @@ from visr.storage.tables import append_rows
 
 Model = DQN | PPO
 _PPO_ENVS = 8
-_PROBE_STEPS = 2_000
 _LARGEST_REPLAY = 100_000
 """Steps: the paper's million would be 28 GB of Atari's screens."""
 
@@ -68,15 +64,6 @@ def train(run: RunDir, config: RunConfig) -> None:
         games.close()
     weights = {k: v.detach().cpu().contiguous() for k, v in model.policy.state_dict().items()}
     write_tensors(run.checkpoint(num_steps), safetensors.torch.save(_apart(weights)))
-
-
-def probe(config: RunConfig, seconds: float) -> float:
-    """Steps per second once it learns."""
-    short = configuration.replace(config, num_steps=_PROBE_STEPS)  # so is its warm-up
-    with contextlib.closing(_games(short)) as games:
-        watch = _Watch(seconds)
-        build(short, games).learn(10**12, callback=watch)
-        return watch.rate
 
 
 def load(run: RunDir, config: RunConfig) -> Model:
@@ -165,29 +152,6 @@ class _Returns(BaseCallback):
             row = [self.num_timesteps, float(len(returns)), sum(returns) / len(returns)]
             append_rows(self._run.online, ["num_steps", "num_episodes", "mean_return"], [row])
             returns.clear()
-        return True
-
-
-class _Watch(BaseCallback):
-    """Times steps from one update to a later one, and ends the training when it has seen enough."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds, self._updates, self._began = seconds, 0, (0, 0.0)
-        self.rate = 0.0
-
-    def _on_step(self) -> bool:
-        learnt = self.model._n_updates > self._updates
-        if not learnt:
-            return True
-        steps, start = self._began
-        now = time.perf_counter()
-        if not self._updates:
-            self._began = (self.num_timesteps, now)
-        elif now - start >= self._seconds:
-            self.rate = (self.num_timesteps - steps) / (now - start)
-            return False
-        self._updates = self.model._n_updates
         return True
 
 

@@ -1,4 +1,4 @@
-"""The ledger: one row per job in a CSV file that is replaced as a whole, and a lock on its directory."""
+"""The ledger of a plan: a CSV file with one row per job, and a lock on the plan's directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from visr.errors import UserError
 from visr.paper.reproduce.plan import Job, Plan
@@ -16,16 +16,15 @@ from visr.storage import checksums, lock
 from visr.storage.files import read_bytes, read_json, reading, write_bytes, writing
 from visr.storage.run_dir import RunDir
 
-State = Literal["pending", "running", "done", "failed"]
 _STATES = ("pending", "running", "done", "failed")
-_LARGEST = 64 * 1024 * 1024
-_PATIENCE = 15.0
-"""Seconds in which the jobs of a killed plan notice and end."""
+_MAX_BYTES = 64 * 1024 * 1024
+_LOCK_TIMEOUT = 15.0
+"""Seconds in which the jobs of a killed plan notice that and exit."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a job."""
+    """The state of one job."""
 
     job: str
     agent: str
@@ -36,14 +35,14 @@ class Row:
     num_steps: int
     config_hash: str
     attempts: int = 0
-    """How often it was begun."""
+    """How often it was started."""
     seconds: float = 0.0
-    """In all attempts that were seen to end."""
+    """Sum over all attempts whose end was recorded."""
     started: float = 0.0
-    """When the last attempt began: seconds since 1970."""
+    """When the last attempt started: seconds since 1970."""
     ended: float = 0.0
     error: str = ""
-    """Why it failed, in a sentence."""
+    """Why it failed, in one sentence."""
 
 
 _COLUMNS = tuple(field.name for field in fields(Row))
@@ -51,27 +50,27 @@ _KINDS = {"int": int, "float": float, "str": str}
 
 
 class Ledger:
-    """All rows of a directory; only the process that holds the lock changes them."""
+    """All rows of a plan's directory; only the process that holds the lock changes them."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._file = directory / "ledger.csv"
         self.rows: dict[str, Row] = {row.job: row for row in read(self._file)}
 
-    def adopt(self, plan: Plan) -> None:
-        """Add the plan's jobs that are new; what was lost is to be done again."""
-        self.refuse_others(plan)
+    def add(self, plan: Plan) -> None:
+        """Add the plan's new jobs; unfinished jobs and those whose result is lost become pending."""
+        self.check_settings(plan)
         for job in plan.jobs:
             known = self.rows.get(job.id)
             if known is None:
-                self.rows[job.id] = new_row(job)
+                self.rows[job.id] = _new_row(job)
             elif known.state in ("running", "failed") or self._is_lost(job):
-                # nobody runs it any more: we hold the lock
+                # no process runs it any more: this one holds the lock
                 self.rows[job.id] = replace(known, state="pending")
         self._write()
 
-    def refuse_others(self, plan: Plan) -> None:
-        """A job that was done with other settings is another job."""
+    def check_settings(self, plan: Plan) -> None:
+        """Refuse a plan whose job is already in the ledger with other settings."""
         for job in plan.jobs:
             known = self.rows.get(job.id)
             if known is not None and known.config_hash != job.config_hash:
@@ -81,24 +80,54 @@ class Ledger:
                 )
 
     def _is_lost(self, job: Job) -> bool:
-        """Whether the file that a finished job leaves is gone from its run, or damaged."""
+        """Whether the file that a finished job writes into its run is missing or damaged."""
         run = RunDir(self.directory / job.run)
-        left = {"train": run.config_file, "evaluate": run.phase_two, "adapt": run.adapted}
+        written = {"train": run.config_file, "evaluate": run.phase_two, "adapt": run.adapted}
         try:
-            read_json(left[job.phase])
+            read_json(written[job.phase])
         except UserError:
             return True
         return False
 
     def change(self, job: Job, **columns: Any) -> Row:
-        """Note what has become of a job; on disk when this returns."""
+        """Change columns of a job's row; they are on disk when this returns."""
         self.rows[job.id] = replace(self.rows[job.id], **columns)
         self._write()
         return self.rows[job.id]
 
     def state(self, job: Job) -> str:
-        """Of one job."""
-        return self.rows[job.id].state
+        """The state of a job; "pending" if the ledger has no row for it."""
+        return self.rows[job.id].state if job.id in self.rows else "pending"
+
+    def is_ready(self, job: Job) -> bool:
+        """Whether the job is pending and, unless it trains, its run is trained."""
+        trained = self.rows.get(job.training_id)
+        can_start = job.phase == "train" or (trained is not None and trained.state == "done")
+        return self.state(job) == "pending" and can_start
+
+    def seconds_left(self, plan: Plan) -> dict[str, float | None]:
+        """By agent: seconds of work left on one core, at the speed of its finished jobs; None: unknown."""
+        left: dict[str, float | None] = dict.fromkeys(job.agent for job in plan.jobs)
+        for agent in left:
+            jobs = [job for job in plan.jobs if job.agent == agent and self.state(job) != "done"]
+            speeds = [self._speed(agent, job.phase) for job in jobs]
+            if all(speeds):
+                left[agent] = sum(
+                    job.num_steps / (v or 1.0) for job, v in zip(jobs, speeds, strict=True)
+                )
+        return left
+
+    def _speed(self, agent: str, phase: str) -> float | None:
+        """Steps per second of an agent's finished jobs of a phase, else of its training."""
+        done = [
+            row
+            for row in self.rows.values()
+            if (row.agent, row.phase, row.state) == (agent, phase, "done") and row.num_steps
+        ]
+        seconds = sum(row.seconds for row in done)
+        if seconds:
+            return sum(row.num_steps for row in done) / seconds
+        return self._speed(agent, "train") if phase == "evaluate" else None
 
     def _write(self) -> None:
         text = io.StringIO()
@@ -110,8 +139,7 @@ class Ledger:
         write_bytes(self._file, text.getvalue().encode())
 
 
-def new_row(job: Job) -> Row:
-    """A job that nobody has begun."""
+def _new_row(job: Job) -> Row:
     return Row(
         job=job.id,
         agent=job.agent,
@@ -125,21 +153,21 @@ def new_row(job: Job) -> Row:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a ledger, trusting nothing; none where there is none."""
+    """The checked rows of a ledger; none if the file does not exist."""
     if not path.exists():
         return []
     with reading(path):
-        text = read_bytes(path, _LARGEST).decode("utf-8")
+        text = read_bytes(path, _MAX_BYTES).decode("utf-8")
     try:
         reader = csv.DictReader(io.StringIO(text))
         if missing := set(_COLUMNS) - set(reader.fieldnames or ()):
             raise ValueError(f"it has no column {min(missing)}")
-        if strange := set(reader.fieldnames or ()) - {*_COLUMNS, checksums.KEY}:
-            raise ValueError(f"it has a column {min(strange)!r}")
+        if unknown := set(reader.fieldnames or ()) - {*_COLUMNS, checksums.KEY}:
+            raise ValueError(f"it has a column {min(unknown)!r}")
         return [_row(values) for values in reader]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise UserError(
-            f"{path} is damaged ({error}); restore it, or move its directory away and start anew."
+            f"{path} is damaged ({error}); restore it, or move its directory away and start again."
         ) from None
 
 
@@ -161,10 +189,10 @@ def _row(values: dict[str, str]) -> Row:
 
 
 @contextlib.contextmanager
-def locked(directory: Path, patience: float = _PATIENCE) -> Iterator[int]:
-    """Hold the directory; the descriptor given is to be inherited by jobs, which then hold it too.
+def locked(directory: Path, timeout: float = _LOCK_TIMEOUT) -> Iterator[int]:
+    """Lock the plan's directory; jobs inherit the descriptor and so hold the lock, too.
 
-    So whoever comes after a killed runner waits until its last job has gone.
+    The next runner therefore waits until the last job of a killed runner has exited.
     """
 
     def refusal(holder: str) -> str:
@@ -176,6 +204,6 @@ def locked(directory: Path, patience: float = _PATIENCE) -> Iterator[int]:
     with contextlib.ExitStack() as stack:
         with writing(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            held = lock.held(directory / "ledger.lock", refusal, patience, keep=True)
+            held = lock.held(directory / "ledger.lock", refusal, timeout, keep=True)
             descriptor = stack.enter_context(held)
         yield descriptor

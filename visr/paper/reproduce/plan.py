@@ -1,4 +1,4 @@
-"""A plan: agents x games x seeds x phases, as a list of jobs in the order in which they should be done."""
+"""A plan: agents x games x seeds x phases, as a list of jobs in the order in which they run."""
 
 from __future__ import annotations
 
@@ -14,41 +14,37 @@ from visr import atari_games
 from visr import config as configuration
 from visr.config import GRID, MINATAR, FinetuneConfig, RunConfig, presets
 from visr.errors import UserError
-from visr.paper.reproduce import agents as lineup
+from visr.paper.reproduce import agents
+from visr.paper.reproduce.agents import PlannedAgent, Way
 
-Suite = Literal["grid", "minatar", "atari", "beyond"]
+SuiteName = Literal["grid", "minatar", "atari", "beyond"]
 Phase = Literal["train", "evaluate", "adapt"]
 
 _VISR = ("visr", "visr-no-gpi", "rf-visr", "rf-visr-no-gpi", "diayn-5", "diayn-50")
 _REWARD_FREE = ("pos-nsq", "rf-curiosity", "idf-curiosity")
-AGENTS: dict[Suite, tuple[str, ...]] = {
+AGENTS: dict[SuiteName, tuple[str, ...]] = {
     "grid": _VISR,
     "minatar": (*_VISR, "nsq-100k", "nsq-1m", "nsq-10m", *_REWARD_FREE, "uniform"),
     "atari": (*_VISR, "nsq-100k", "nsq-1m", *_REWARD_FREE, "uniform"),
     "beyond": (
-        *("visr", "visr-visited", "visr-d64", "visr-rnd", "visr-particles", "visr-forward"),
-        *("visr-inverse", "visr-laplacian", "visr-metra", "rf-visr", "visr-plus"),
+        *("visr", "visr-visited", "visr-d64", "visr-rnd", "visr-particles", "visr-laplacian"),
+        *("visr-metra", "rf-visr", "visr-plus"),
         *("nsq-100k", "nsq-1m", "nsq-10m", "dqn-100k", "dqn-1m", "uniform"),
     ),
 }
 PAPER_AGENTS = (*_VISR, "nsq-2500k", *_REWARD_FREE, "uniform")
-"""NSQ learns for 10M frames there: 2.5M steps."""
+"""In the paper NSQ learns for 10M frames: 2.5M steps."""
 ADAPTING = ("visr", "diayn")
 """Algorithms that can be given a task."""
-_PRESETS: dict[Suite, str] = {
+_PRESETS: dict[SuiteName, str] = {
     "grid": "grid",
     "minatar": "minatar",
     "atari": "atari-small",
     "beyond": "minatar",
 }
-# A killed job goes on from its last checkpoint: let it be near.
+_MINATAR_SUITES = ("minatar", "beyond")
+# A killed job resumes from its last checkpoint, so checkpoints are frequent.
 _ON_MINATAR: dict[str, Any] = {"checkpoint_every": 100_000, "curiosity_size": 128}
-_FIELDS: dict[Suite, dict[str, Any]] = {
-    "grid": {},
-    "minatar": _ON_MINATAR,
-    "atari": {},
-    "beyond": _ON_MINATAR,
-}
 _MINATAR_GAMES = tuple(
     f"{MINATAR}{name}-v1"
     for name in ("Asterix", "Breakout", "Freeway", "Seaquest", "SpaceInvaders")
@@ -57,29 +53,29 @@ _MINATAR_GAMES = tuple(
 
 @dataclass(frozen=True)
 class Counts:
-    """How the rewarded phase is played."""
+    """Sizes of the rewarded phase."""
 
     rewarded_steps: int = 100_000
-    """Steps with rewards, the paper's."""
+    """Steps with rewards, as in the paper."""
     rewarded_episodes: int = 50
-    """Episodes with rewards at most, the paper's; 0: steps alone decide, and so many tasks take turns."""
+    """Most episodes with rewards, as in the paper; 0: no limit, and 50 tasks take turns."""
     trials: int = 30
-    """Episodes that judge each way to act."""
+    """Episodes that score each policy."""
     free_steps: int = 1_000_000
-    """Reward-free steps, after pre-training, that the way `relabelled` learns from."""
+    """Reward-free steps after pre-training that the way `relabelled` learns from."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to do for one agent in one game with one seed."""
+    """One phase of one agent in one game with one seed."""
 
-    suite: Suite
+    suite: SuiteName
     agent: str
     phase: Phase
     config: RunConfig
     counts: Counts
-    ways: tuple[lineup.Way, ...] = ()
-    """Of the phase `adapt`."""
+    ways: tuple[Way, ...] = ()
+    """Only in the phase `adapt`."""
 
     @property
     def game(self) -> str:
@@ -88,12 +84,12 @@ class Job:
 
     @property
     def seed(self) -> int:
-        """Of the run."""
+        """The run's seed."""
         return self.config.training.seed
 
     @property
     def run(self) -> Path:
-        """Where its run lies below the plan's directory."""
+        """The run's directory, relative to the plan's."""
         return Path("runs", self.agent, self.game.replace("/", "-"), f"seed-{self.seed}")
 
     @property
@@ -102,8 +98,13 @@ class Job:
         return "/".join([*self.run.parts[1:], self.phase])
 
     @property
+    def training_id(self) -> str:
+        """The id of the job that trains this run."""
+        return self.id.removesuffix(self.phase) + "train"
+
+    @property
     def num_steps(self) -> int:
-        """Of the environment, as far as known before; agents that do not adapt meet no rewards."""
+        """Environment steps, as far as they are known before the job runs."""
         if self.phase == "train":
             return self.config.training.num_steps
         if self.phase == "adapt":
@@ -113,9 +114,9 @@ class Job:
 
     @property
     def config_hash(self) -> str:
-        """Of every choice that is not the default, so that new fields leave old plans alone.
+        """Hash of every setting that differs from its default, so that new fields keep old hashes.
 
-        What fine-tuning does by default counts whole: a plan's ways stand on all of it.
+        The defaults of fine-tuning are all included, because every way depends on them.
         """
         content: dict[str, Any] = {"config": _choices(self.config)}
         relabels = "relabelled" in self.ways
@@ -123,23 +124,25 @@ class Job:
             counts = vars(self.counts)
             content["counts"] = {k: v for k, v in counts.items() if k != "free_steps" or relabels}
         if self.ways:
-            content["ways"] = self.ways
-            content["adapting"] = [lineup.ROUNDS, lineup.INFERRING, vars(FinetuneConfig())]
+            # Ledgers written before the way `rounds` was removed contain these two values.
+            all_ways = self.ways == agents.named("visr").ways
+            content["ways"] = ("rounds", *self.ways) if all_ways else self.ways
+            content["adapting"] = [5, agents.INFERENCE_SHARE, vars(FinetuneConfig())]
         if relabels:
-            content["relabelling"] = [lineup.RELABELLING, lineup.UPDATES_PER_FREE_STEP]
+            content["relabelling"] = [agents.RELABELLING, agents.UPDATES_PER_FREE_STEP]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Jobs in order: an evaluation follows its training."""
+    """Jobs in order; an evaluation follows its training."""
 
-    suite: Suite
+    suite: SuiteName
     jobs: tuple[Job, ...]
 
 
 def make(
-    suite: Suite,
+    suite: SuiteName,
     *,
     paper: bool = False,
     only: Sequence[str] = (),
@@ -147,87 +150,87 @@ def make(
     seeds: Sequence[int] = (0, 1, 2),
     num_steps: int | None = None,
     counts: Counts | None = None,
-    ways: Sequence[lineup.Way] = (),
+    ways: Sequence[Way] = (),
 ) -> Plan:
-    """The suite's plan, cut down; one seed of everything comes before the next seed.
+    """The plan of a suite, limited to the given agents, games, seeds and ways.
 
-    `ways`, if any, are the only ones in which agents adapt beyond the paper's.
+    All agents and games run with the first seed before any runs with the second.
     """
     if paper and suite != "atari":
         raise UserError(f"--paper is the plan of the paper's Atari experiments, not of {suite}.")
     preset = presets.get("atari" if paper else _PRESETS[suite])
     names = only or (PAPER_AGENTS if paper else AGENTS[suite])
-    entries = [lineup.entry(name) for name in dict.fromkeys(names)]
+    chosen = [agents.named(name) for name in dict.fromkeys(names)]
     if ways:
-        entries = _only_in(ways, suite, entries)
-    ids = [_game(name, suite) for name in dict.fromkeys(chosen_games)] or list(_all_games(suite))
+        chosen = _limit_ways(ways, suite, chosen)
+    games = [_game(name, suite) for name in dict.fromkeys(chosen_games)] or list(_all_games(suite))
     counts = counts or counts_of(suite)
     if not seeds:
         raise UserError("--seeds names no seed; give at least one, such as --seeds 0.")
+    fields = _ON_MINATAR if suite in _MINATAR_SUITES else {}
     jobs = []
     for seed in dict.fromkeys(seeds):
-        for game in ids:
-            for entry in entries:
-                config = _config(preset, entry, game, seed, num_steps, _FIELDS[suite])
-                _refuse_aimless(suite, entry, config)
-                jobs += _jobs(suite, entry, config, counts)
+        for game in games:
+            for agent in chosen:
+                config = _config(preset, agent, game, seed, num_steps, fields)
+                _check_has_score(suite, agent, config)
+                jobs += _jobs(suite, agent, config, counts)
     return Plan(suite, tuple(jobs))
 
 
-def _only_in(
-    ways: Sequence[lineup.Way], suite: Suite, entries: list[lineup.Entry]
-) -> list[lineup.Entry]:
-    """The agents, each with those of its ways."""
-    known = {way for entry in entries if suite == "beyond" for way in entry.ways}
+def _limit_ways(
+    ways: Sequence[Way], suite: SuiteName, chosen: list[PlannedAgent]
+) -> list[PlannedAgent]:
+    """The agents, each with only the given ways."""
+    known = {way for agent in chosen if suite == "beyond" for way in agent.ways}
     for way in ways:
         if way not in known:
             raise UserError(
-                f"No agent of this plan adapts in the way {way!r}; leave it out, or take the plan beyond "
-                "with the agent visr, which does."
+                f"No agent of this plan adapts in the way {way!r}; leave it out, or use the plan beyond "
+                "with the agent visr."
             )
-    return [replace(e, ways=tuple(way for way in e.ways if way in ways)) for e in entries]
+    return [replace(a, ways=tuple(way for way in a.ways if way in ways)) for a in chosen]
 
 
-def _jobs(suite: Suite, entry: lineup.Entry, config: RunConfig, counts: Counts) -> list[Job]:
-    """Of one run: the grid's are judged while they train, and only `beyond` goes further than the paper."""
-    jobs = [Job(suite, entry.name, "train", config, counts)]
+def _jobs(suite: SuiteName, agent: PlannedAgent, config: RunConfig, counts: Counts) -> list[Job]:
+    """The jobs of one run; grid runs are evaluated while they train."""
+    jobs = [Job(suite, agent.name, "train", config, counts)]
     if suite != "grid":
-        jobs.append(Job(suite, entry.name, "evaluate", config, counts))
-    if suite == "beyond" and entry.ways:
-        jobs.append(Job(suite, entry.name, "adapt", config, counts, entry.ways))
+        jobs.append(Job(suite, agent.name, "evaluate", config, counts))
+    if suite == "beyond" and agent.ways:
+        jobs.append(Job(suite, agent.name, "adapt", config, counts, agent.ways))
     return jobs
 
 
-def _refuse_aimless(suite: Suite, entry: lineup.Entry, config: RunConfig) -> None:
-    """The grid has tasks and no rewards of its own: who cannot be given a task has no score there."""
+def _check_has_score(suite: SuiteName, agent: PlannedAgent, config: RunConfig) -> None:
+    """Refuse agents without tasks on the grid, which has no reward of its own to score them by."""
     if suite == "grid" and config.agent.algorithm not in ADAPTING:
         raise UserError(
-            f"The agent {entry.name} cannot be given a task, and the plan grid compares nothing else; "
+            f"The agent {agent.name} cannot be given a task, and the plan grid compares nothing else; "
             "leave it out (a random policy counts as 0 there)."
         )
 
 
-def counts_of(suite: Suite) -> Counts:
-    """The paper's; but MinAtar's episodes are short, so there 100,000 steps are truly met."""
-    is_short = suite in ("minatar", "beyond")
-    return Counts(rewarded_episodes=0 if is_short else Counts.rewarded_episodes)
+def counts_of(suite: SuiteName) -> Counts:
+    """The paper's sizes; on MinAtar, where episodes are short, without the limit of 50 episodes."""
+    return Counts(rewarded_episodes=0) if suite in _MINATAR_SUITES else Counts()
 
 
 def _config(
     preset: RunConfig,
-    entry: lineup.Entry,
+    agent: PlannedAgent,
     game: str,
     seed: int,
     num_steps: int | None,
     fields: dict[str, Any],
 ) -> RunConfig:
-    changes = {"env": game, "seed": seed, "num_processes": 1, **fields, **entry.fields}
-    if num_steps is not None and not entry.has_own_budget:
+    changes = {"env": game, "seed": seed, "num_processes": 1, **fields, **agent.fields}
+    if num_steps is not None and not agent.has_own_budget:
         changes["num_steps"] = num_steps
     return configuration.replace(preset, **changes)
 
 
-def _all_games(suite: Suite) -> tuple[str, ...]:
+def _all_games(suite: SuiteName) -> tuple[str, ...]:
     if suite == "grid":
         return (GRID,)
     if suite == "atari":
@@ -235,8 +238,8 @@ def _all_games(suite: Suite) -> tuple[str, ...]:
     return _MINATAR_GAMES
 
 
-def _game(name: str, suite: Suite) -> str:
-    """A game by its id, or by its bare name in any case: `breakout`, `ms_pacman`."""
+def _game(name: str, suite: SuiteName) -> str:
+    """The id of a game given by id or by bare name in any case: `breakout`, `ms_pacman`."""
     known = {_bare(id): id for id in _all_games(suite)}
     if (bare := _bare(name)) not in known:
         near = difflib.get_close_matches(bare, known, n=1)
@@ -254,7 +257,7 @@ def _bare(id: str) -> str:
 
 
 def _choices(config: RunConfig) -> dict[str, Any]:
-    """What differs from the defaults, by field."""
+    """The fields whose values differ from the defaults."""
     default = RunConfig()
     chosen = {
         name: value

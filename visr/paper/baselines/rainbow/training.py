@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 
 import numpy as np
 import safetensors
 import safetensors.torch
 
-from visr import config as configuration
 from visr import envs
 from visr.config import RunConfig
 from visr.errors import UserError
@@ -55,18 +53,6 @@ def train(run: RunDir, config: RunConfig, watch: Watch = lambda *_: False) -> bo
     for piece in run.replay_pieces():  # nothing will be learnt from them any more
         piece.unlink()
     return True
-
-
-def probe(config: RunConfig, seconds: float) -> float:
-    """Steps per second once it learns."""
-    short = configuration.replace(config, num_steps=20 * _ATTENTION)  # so is its warm-up
-    with devices.threads(config.training), contextlib.closing(Rainbow(short)) as agent:
-        while agent.learner.num_updates == 0:
-            agent.step()
-        start, before = time.perf_counter(), agent.num_steps
-        while time.perf_counter() - start < seconds:
-            agent.step()
-        return (agent.num_steps - before) / (time.perf_counter() - start)
 
 
 def load(run: RunDir, config: RunConfig) -> tuple[Callable[[np.ndarray], np.ndarray], int]:

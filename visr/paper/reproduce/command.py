@@ -14,89 +14,93 @@ from typing import Annotated
 import tyro
 
 from visr.commands import options, output
-from visr.commands.plan_progress import progress
 from visr.errors import UserError, needing
-from visr.paper.reproduce import agents as lineup
-from visr.paper.reproduce import estimate, plan
+from visr.paper.reproduce import plan
+from visr.paper.reproduce.agents import Way
 from visr.paper.reproduce.ledger import Ledger, locked
-from visr.paper.reproduce.runner import Observer, Runner
+from visr.paper.reproduce.progress import progress
+from visr.paper.reproduce.runner import Runner
 
 _MOST_FREE_STEPS = 5_000_000
 
 
 @dataclass(frozen=True)
 class Options:
-    """Train and evaluate every agent in every game, with several seeds; stop it anywhere, start it again.
+    """Train and evaluate every agent in every game with several seeds.
 
-    The ledger in the plan's directory remembers what is done. Agents: visr, visr-no-gpi, rf-visr,
-    rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS, pos-nsq, rf-curiosity, idf-curiosity, uniform,
-    dqn-STEPS, ppo-STEPS, rainbow-STEPS, der-STEPS (data-efficient Rainbow); STEPS is such as 100k or 10m.
-    Beyond the paper: visr-visited, visr-rnd, visr-particles, visr-forward, visr-inverse, visr-laplacian,
-    visr-metra, visr-dD (D features), visr-plus (all together), visr-plus-dD.
+    The ledger in the plan's directory records which jobs are done, so the same command continues a plan
+    that was stopped. Agents: visr, visr-no-gpi, rf-visr, rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS,
+    pos-nsq, rf-curiosity, idf-curiosity, uniform, dqn-STEPS, ppo-STEPS, rainbow-STEPS, der-STEPS
+    (data-efficient Rainbow); K is a number of skills, STEPS a number such as 100k or 10m. Beyond the paper:
+    visr-visited, visr-rnd, visr-particles, visr-laplacian, visr-metra, visr-dD (D features), visr-plus
+    (visited, rnd and a weighted loss together), visr-plus-dD.
     """
 
-    suite: Annotated[plan.Suite, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
-    """grid, minatar or atari: the paper's plan in these worlds; beyond: our additions, on MinAtar."""
+    suite: Annotated[plan.SuiteName, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]
+    """grid, minatar or atari: the paper's experiments there; beyond: our additions, on MinAtar."""
     out: str | None = None
-    """Directory of the plan, its ledger and its runs; by default runs/reproduce-SUITE."""
+    """Directory of the plan, its ledger and its runs (default: runs/reproduce-SUITE)."""
     paper: bool = False
-    """Atari only: the paper's full plan, 57 games with 250M steps and 3 seeds; wants a cluster of GPUs."""
+    """Atari only: the paper's full plan, 57 games with 250M steps and 3 seeds; needs a cluster of GPUs."""
     only: tuple[str, ...] = ()
-    """Agents; by default the paper's table."""
+    """Agents (default: all of the suite)."""
     games: tuple[str, ...] = ()
-    """Games by id or bare name, such as breakout; by default all of the suite."""
+    """Games by id or bare name, such as breakout (default: all of the suite)."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """One run each."""
     num_steps: int | None = None
-    """Reward-free steps of each run; by default the preset's. Agents named after a budget keep theirs."""
+    """Reward-free steps of each run (default: the preset's). Agents with STEPS in their name keep theirs."""
     rewarded_steps: int = plan.Counts.rewarded_steps
     """Steps with rewards in the second phase."""
     free_steps: int = plan.Counts.free_steps
-    """Plan beyond: reward-free steps, after pre-training, that the way `relabelled` learns from."""
-    ways: tuple[lineup.Way, ...] = ()
-    """Plan beyond: of the ways to spend the rewarded steps otherwise than the paper, these alone."""
+    """Plan beyond: reward-free steps after pre-training that the way `relabelled` learns from."""
+    ways: tuple[Way, ...] = ()
+    """Plan beyond: only these uses of the rewarded steps."""
     trials: int = plan.Counts.trials
-    """Episodes that judge each way to act."""
+    """Episodes that score each policy."""
     jobs: int = 1
     """Processes at a time, each on one core."""
     cluster: str | None = None
-    """Run the jobs as tasks of Ray instead: local, auto, or ray://HOST:PORT; nodes share the directory."""
+    """Run the jobs as Ray tasks: local, auto, or ray://HOST:PORT; nodes share the directory."""
     dry_run: bool = False
-    """Print the plan and an estimate of its time, and do nothing."""
+    """Print the plan, and the time left if the ledger has speeds, and run nothing."""
     json: bool = False
     """Print the result as one JSON object."""
 
 
 def run(args: list[str]) -> int:
-    """Do the plan, or tell what it would be."""
+    """Run the plan, or show it."""
     chosen = options.parse(Options, args, "reproduce")
-    # An empty list is such as an unset variable's: hardly a wish for everything.
+    # An empty list may come from an unset variable and should not select everything.
     for name in ("only", "games", "ways"):
         if f"--{name}" in args and not getattr(chosen, name):
             raise UserError(f"--{name} names nothing; name at least one, or leave it out.")
     wanted = _plan(chosen)
     out = Path(chosen.out or f"runs/reproduce-{chosen.suite}{'-paper' if chosen.paper else ''}")
     if chosen.dry_run:
-        Ledger(out).refuse_others(wanted)
-        _show_plan(wanted, out, chosen)
+        ledger = Ledger(out)
+        ledger.check_settings(wanted)
+        _show_plan(wanted, ledger, chosen)
         return 0
     if chosen.cluster is not None:
         _ray().check(chosen.cluster)
-    Ledger(out)  # a damaged one is refused before anything is touched
-    with locked(out) as lock, _stops_like_ctrl_c():
+    Ledger(out)  # refuse a damaged ledger before anything is written
+    with locked(out) as lock, _sigterm_as_keyboard_interrupt():
         ledger = Ledger(out)
-        ledger.adopt(wanted)
+        ledger.add(wanted)
         try:
             with progress(wanted, ledger) as observe:
                 if chosen.cluster is None:
                     Runner(wanted, ledger, lock, chosen.jobs).run(observe)
                 else:
-                    _elsewhere(wanted, ledger, chosen.cluster, chosen.jobs, observe)
+                    _ray().run(
+                        wanted, ledger, chosen.cluster, chosen.jobs, lambda row: observe([], row)
+                    )
         except KeyboardInterrupt as stop:
             number = next(iter(stop.args), signal.SIGINT)
             done = sum(ledger.state(job) == "done" for job in wanted.jobs)
             output.say(
-                f"visr: Stopped; {done} of {len(wanted.jobs)} jobs are done. The same command goes on."
+                f"visr: Stopped; {done} of {len(wanted.jobs)} jobs are done. The same command continues."
             )
             return 128 + int(number)
     return _show_result(wanted, ledger, chosen)
@@ -106,12 +110,6 @@ def _ray() -> ModuleType:
     with needing("ray", "cluster"):
         from visr.paper.reproduce import ray_runner
     return ray_runner
-
-
-def _elsewhere(
-    wanted: plan.Plan, ledger: Ledger, where: str, num_jobs: int, observe: Observer
-) -> None:
-    _ray().run(wanted, ledger, where, num_jobs, lambda row: observe([], row))
 
 
 def _plan(chosen: Options) -> plan.Plan:
@@ -145,8 +143,8 @@ def _plan(chosen: Options) -> plan.Plan:
 
 
 @contextlib.contextmanager
-def _stops_like_ctrl_c() -> Iterator[None]:
-    """SIGTERM, a scheduler's way to ask, ends the plan as Ctrl-C does: jobs save, the ledger knows."""
+def _sigterm_as_keyboard_interrupt() -> Iterator[None]:
+    """SIGTERM stops the plan as Ctrl-C does: jobs save their work and the ledger records it."""
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt(number)
@@ -158,16 +156,15 @@ def _stops_like_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
-def _show_plan(wanted: plan.Plan, out: Path, chosen: Options) -> None:
-    ledger = Ledger(out)
-    guess = estimate.estimate(wanted, ledger)
-    states = {job.id: ledger.rows[job.id].state for job in wanted.jobs if job.id in ledger.rows}
-    agents = list(dict.fromkeys(job.agent for job in wanted.jobs))
+def _show_plan(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> None:
+    seconds = ledger.seconds_left(wanted)
+    known = {agent: time for agent, time in seconds.items() if time is not None}
+    total = sum(known.values()) / chosen.jobs if len(known) == len(seconds) else None
     if chosen.json:
         output.emit(
             {
                 "suite": wanted.suite,
-                "out": str(out),
+                "out": str(ledger.directory),
                 "jobs": [
                     {
                         "job": job.id,
@@ -177,25 +174,25 @@ def _show_plan(wanted: plan.Plan, out: Path, chosen: Options) -> None:
                         "phase": job.phase,
                         "num_steps": job.num_steps,
                         "config_hash": job.config_hash,
-                        "state": states.get(job.id, "pending"),
+                        "state": ledger.state(job),
                     }
                     for job in wanted.jobs
                 ],
-                "seconds_by_agent": guess.seconds,
-                "speed_from": guess.sources,
-                "seconds": guess.total(chosen.jobs),
+                "seconds_by_agent": known,
+                "speed_from": {a: "recorded" if a in known else "not known yet" for a in seconds},
+                "seconds": total,
             }
         )
         return
-    rows = [_plan_row(wanted, agent, states, guess) for agent in agents]
     output.table(
         f"{wanted.suite}: {_counted(wanted.jobs, 'job')}, {_counted({j.game for j in wanted.jobs}, 'game')}, "
-        f"seeds {', '.join(map(str, dict.fromkeys(j.seed for j in wanted.jobs)))}, in {out}",
-        rows,
-        header=("agent", "steps a run", "runs", "jobs left", "time on one core", "speed"),
+        f"seeds {', '.join(map(str, dict.fromkeys(j.seed for j in wanted.jobs)))}, in {ledger.directory}",
+        [_plan_row(wanted, agent, ledger, known.get(agent)) for agent in seconds],
+        header=("agent", "steps a run", "runs", "jobs left", "time on one core"),
     )
-    total = guess.total(chosen.jobs)
-    if total is not None:
+    if total is None:
+        print("Times are known once a job of the agent is done: the ledger then has its speed.")
+    else:
         print(f"about {duration(total)} with --jobs {chosen.jobs}")
 
 
@@ -204,17 +201,16 @@ def _counted(things: Collection[object], word: str) -> str:
 
 
 def _plan_row(
-    wanted: plan.Plan, agent: str, states: dict[str, str], guess: estimate.Estimate
+    wanted: plan.Plan, agent: str, ledger: Ledger, seconds: float | None
 ) -> tuple[str, ...]:
-    mine = [job for job in wanted.jobs if job.agent == agent]
-    trainings = [job for job in mine if job.phase == "train"]
+    jobs = [job for job in wanted.jobs if job.agent == agent]
+    trainings = [job for job in jobs if job.phase == "train"]
     return (
         agent,
         f"{trainings[0].num_steps:,}",
         f"{len(trainings)}",
-        f"{sum(states.get(job.id) != 'done' for job in mine)}",
-        duration(guess.seconds[agent]) if agent in guess.seconds else "-",
-        guess.sources.get(agent, "-"),
+        f"{sum(ledger.state(job) != 'done' for job in jobs)}",
+        "not known yet" if seconds is None else duration(seconds),
     )
 
 
@@ -239,12 +235,12 @@ def _show_result(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> int:
     if counts["done"] == len(rows):
         output.say(f"Next: visr report {ledger.directory}")
         return 0
-    output.say("Start the same command again to try once more what is not done.")
+    output.say("Run the same command again to retry the jobs that are not done.")
     return 1
 
 
 def duration(seconds: float) -> str:
-    """In words that fit: 40 s, 12 min, 3.4 h, 5.1 days."""
+    """A time as text: 40 s, 12 min, 3.4 h, 5.1 days."""
     for limit, size, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:
             return f"{seconds / size:.0f} {unit}" if unit != "h" else f"{seconds / size:.1f} {unit}"
