@@ -78,9 +78,9 @@ def _compared(difference: Difference) -> str:
     if difference.standard_error is None:
         return f"{name} cannot be judged, for a single episode has no standard error"
     if difference.verdict == "no clear difference":
-        size = style.give_or_take(difference.mean, difference.standard_error)
+        size = style.plus_minus(difference.mean, difference.standard_error)
         return f"{name} makes no clear difference ({size} points)"
-    size = style.give_or_take(abs(difference.mean), difference.standard_error)
+    size = style.plus_minus(abs(difference.mean), difference.standard_error)
     return f"{name} is {difference.verdict} by {size} points"
 
 
@@ -110,7 +110,7 @@ def _row(condition: Condition, has_human: bool) -> list[str]:
     ]
     return [
         f"<bdi>{text(condition.name)}</bdi>",
-        style.give_or_take(condition.mean, condition.standard_error),
+        style.plus_minus(condition.mean, condition.standard_error),
         *(human if has_human else []),
         "–" if fit is None else style.number(fit, 3),
     ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import re
+import struct
 from dataclasses import dataclass
 
 from visr.report import curves, maps, scores, style
@@ -25,11 +27,26 @@ class Picture:
     caption: str
     """What one sees, and how to read it."""
 
+    @property
+    def data_uri(self) -> str:
+        """The image itself as an address."""
+        return f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
+
+    @property
+    def width(self) -> int:
+        """On the page, in CSS pixels: half of the image's own."""
+        return struct.unpack(">I", self.png[16:20])[0] // 2
+
+    @property
+    def height(self) -> int:
+        """On the page, in CSS pixels."""
+        return struct.unpack(">I", self.png[20:24])[0] // 2
+
 
 def draw(record: Record) -> dict[str, Picture]:
     """All the pictures this run has the numbers for, by name; a task's name is its place, `task 0`."""
     pictures: dict[str, Picture] = {}
-    with style.house_style():
+    with style.figure_style():
         if any(family.key in record.evaluation for family in style.FAMILIES):
             pictures["optimal"] = _optimal(record)
         if record.portrait is not None:
@@ -142,7 +159,7 @@ def _online(record: Record) -> Picture:
 def _phase_two(phase: PhaseTwo) -> Picture:
     published = _published(phase.random_score, phase.human_score)
     said = "; ".join(
-        f"{c.name}: {style.give_or_take(c.mean, c.standard_error)}" for c in phase.conditions
+        f"{c.name}: {style.plus_minus(c.mean, c.standard_error)}" for c in phase.conditions
     )
     rules = " Dashed: published scores of a random player and of a human." if published else ""
     return Picture(

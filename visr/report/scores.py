@@ -138,7 +138,7 @@ def _strip(axes: Axes, row: int, condition: Condition, colour: str) -> None:
         "va": "center",
     }
     axes.annotate(name, (0, row), (-8, 0), ha="right", fontsize=7.5, color=style.INK, **label)
-    said = style.give_or_take(condition.mean, condition.standard_error)
+    said = style.plus_minus(condition.mean, condition.standard_error)
     axes.annotate(said, (1, row), (5, 0), ha="left", fontsize=7.5, color=colour, **label)
 
 

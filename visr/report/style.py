@@ -22,6 +22,13 @@ WIDTH = 6.4
 DPI = 216
 
 
+# Okabe and Ito's colours, which colour-blind readers can tell apart
+PALETTE = {
+    "blue": "#0072B2", "vermilion": "#D55E00", "green": "#009E73", "purple": "#CC79A7",
+    "orange": "#E69F00", "sky": "#56B4E9", "grey": "#7d868f", "ink": INK,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Theme:
     """The colours of a figure that comes in a light and a dark version."""
@@ -35,14 +42,8 @@ class Theme:
     palette: dict[str, str]
 
 
-# Okabe and Ito's colours, and lighter ones of the same hues for a dark ground
-LIGHT = Theme(
-    "", "#ffffff", INK, MUTED, RULE,
-    {
-        "blue": "#0072B2", "vermilion": "#D55E00", "green": "#009E73", "purple": "#CC79A7",
-        "orange": "#E69F00", "sky": "#56B4E9", "grey": "#7d868f", "ink": INK,
-    },
-)  # fmt: skip
+# LIGHT, DARK and Theme go when visr.paper.suite draws every figure once
+LIGHT = Theme("", "#ffffff", INK, MUTED, RULE, PALETTE)
 DARK = Theme(
     "-dark", "#1d2125", "#dfe3e6", "#9aa4ad", "#3b4249",
     {
@@ -62,11 +63,10 @@ class Family:
     colour: str
 
 
-# Okabe and Ito's blue, vermilion and bluish green
 FAMILIES = (
-    Family("span", "Random w", "rewards φ can express", "#0072B2"),
-    Family("boxes", "Two boxes", "two 4 × 4 boxes of reward", "#D55E00"),
-    Family("goals", "Goal cells", "one rewarded cell", "#009E73"),
+    Family("span", "Random w", "rewards φ can express", PALETTE["blue"]),
+    Family("boxes", "Two boxes", "two 4 × 4 boxes of reward", PALETTE["vermilion"]),
+    Family("goals", "Goal cells", "one rewarded cell", PALETTE["green"]),
 )
 
 _SETTINGS: dict[Any, Any] = {
@@ -86,7 +86,7 @@ _SETTINGS: dict[Any, Any] = {
 
 
 @contextlib.contextmanager
-def house_style(theme: Theme = LIGHT) -> Iterator[None]:
+def figure_style(theme: Theme = LIGHT) -> Iterator[None]:
     """Our settings over matplotlib's own, whatever the user's matplotlibrc says; drop them afterwards."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -164,7 +164,7 @@ def score(x: float) -> str:
     return f"{x:,.{0 if abs(x) >= 99.95 else 1}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def give_or_take(mean: float, error: float | None) -> str:
+def plus_minus(mean: float, error: float | None) -> str:
     """A mean score and its standard error, if that is known."""
     digits = 0 if abs(mean) >= 99.95 else 1
     return score(mean) + ("" if error is None else f" ± {error:,.{digits}f}")

@@ -55,7 +55,7 @@ def finished(drawing: Drawing) -> Plate:
     """Drawn in both themes."""
     pngs = []
     for theme in (style.LIGHT, style.DARK):
-        with style.house_style(theme):
+        with style.figure_style(theme):
             pngs.append(style.small_png(drawing.draw(theme)))
     return Plate(
         drawing.name, drawing.title, drawing.alt, drawing.caption, *pngs, csv=_csv(drawing)
