@@ -21,7 +21,7 @@ from visr import report
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.report import commands as recipe
-from visr.report import curves, figures, maps
+from visr.report import curves, figures, header, maps
 from visr.report import read as load
 from visr.storage.files import read_json, write_json
 from visr.storage.records.task import Task
@@ -390,8 +390,12 @@ def test_a_report_needs_neither_torch_nor_gymnasium_nor_pyplot(run: RunDir):
 
 
 def test_what_the_report_repeats_of_other_rooms_is_still_true():
+    from visr.envs.grid.dynamic_programming import GAMMA
     from visr.envs.grid.env import NUM_ACTIONS, GridWorld
     from visr.evaluation import grid_snapshot as portraits
+    from visr.inference.rewards import FAMILY_SIZE
+
+    assert (header.GAMMA, header.FAMILY_SIZE) == (GAMMA, FAMILY_SIZE)
 
     assert load.NUM_ACTIONS == NUM_ACTIONS == len(maps.MOVES)
     assert figures.NUM_POLICIES == portraits.NUM_POLICIES

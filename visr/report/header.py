@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from visr.config import ATARI
-from visr.envs.grid.dynamic_programming import GAMMA
-from visr.inference.rewards import FAMILY_SIZE
 from visr.report import commands as recipe
 from visr.report import html as elements
 from visr.report import style
 from visr.report.html import text
 from visr.report.phase_two import Condition, PhaseTwo
 from visr.report.read import Record
+
+GAMMA = 0.95  # of visr.envs.grid.dynamic_programming and
+FAMILY_SIZE = 50  # of visr.inference.rewards; importing either would import torch
 
 _KINDS = {"_gpi": "with GPI", "": "without GPI", "_planned": "planned on φ·w"}
 
