@@ -233,7 +233,7 @@ def test_evaluate_json_is_the_saved_evaluation(run: Path):
     assert len(answer["policy"]) == len(answer["values"]) == 100
 
 
-@pytest.mark.parametrize("option", ["--rounds", "--rewarded-steps", "--rewarded-episodes"])
+@pytest.mark.parametrize("option", ["--rewarded-steps", "--rewarded-episodes"])
 def test_who_adapts_to_nothing_is_not_asked_how(
     tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
 ):

@@ -199,18 +199,15 @@ class Run:
         *,
         num_episodes: int = two_phase.NUM_EPISODES,
         num_steps: int = two_phase.NUM_STEPS,
-        rounds: int = 1,
         seed: int = 0,
     ) -> two_phase.Rewarded:
-        """See the environment's rewards: a uniform task per episode, or after the first of several rounds
-        a draw from the posterior over w."""
+        """See the environment's rewards, with a uniform task per episode."""
         configuration.check_value("seed", seed, int)
         return two_phase.meet_rewards(
             self.agent,
             self.config,
             num_episodes=num_episodes,
             num_steps=num_steps,
-            rounds=rounds,
             seed=seed,
         )
 

@@ -49,8 +49,6 @@ class Options:
     """Phase two: steps with rewards at most; by default 100,000, the paper's."""
     rewarded_episodes: int | None = None
     """Phase two: episodes with rewards at most; by default 50, the paper's."""
-    rounds: int | None = None
-    """Phase two: spend the rewarded steps in so many rounds of inference; by default 1, the paper's sweep."""
     seed: int | None = None
     """Elsewhere: decides the episodes' beginnings and all random draws; by default 0, with a TASK 1."""
     clip_rewards: bool | None = None
@@ -99,7 +97,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-_BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "rounds", "seed", "clip_rewards")
+_BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "seed", "clip_rewards")
 
 
 def _is_baseline(run: str) -> bool:
@@ -110,7 +108,7 @@ def _is_baseline(run: str) -> bool:
     )
 
 
-_OF_ADAPTING = ("rewarded_steps", "rewarded_episodes", "rounds", "clip_rewards")
+_OF_ADAPTING = ("rewarded_steps", "rewarded_episodes", "clip_rewards")
 _OF_TASKS = ("task", "gamma", "policy", *_OF_ADAPTING)
 
 

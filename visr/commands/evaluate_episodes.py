@@ -54,7 +54,7 @@ def evaluate_baseline(chosen: Options) -> None:
 def _one_task(loaded: Run, chosen: Options, gpi: bool | None) -> None:
     from visr.commands.evaluate import task_file
 
-    phase_two = ("rewarded_steps", "rewarded_episodes", "rounds", "clip_rewards")
+    phase_two = ("rewarded_steps", "rewarded_episodes", "clip_rewards")
     options.refuse(chosen, phase_two, "belongs to phase two, which takes no task")
     path = task_file(loaded, chosen.task or "")
     given = counts(episodes=chosen.episodes, seed=chosen.seed)
@@ -84,7 +84,6 @@ def _phase_two(loaded: Run, chosen: Options) -> None:
         num_trials=chosen.episodes,
         num_steps=chosen.rewarded_steps,
         num_episodes=chosen.rewarded_episodes,
-        rounds=chosen.rounds,
         seed=chosen.seed,
     )
     config = loaded.config

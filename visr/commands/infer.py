@@ -42,8 +42,6 @@ class Options:
     """Ridge penalty, relative to phi's second moments; by default as the run was configured."""
     whitened: bool | None = None
     """Make phi's features uncorrelated and alike in size first; by default as the run was configured."""
-    rounds: int | None = None
-    """With `env`: spend the steps in so many rounds, each guided by those before; by default 1."""
     clip_rewards: bool | None = None
     """With `env`: fit rewards clipped to [-1, 1]; by default as the run was configured."""
     episodes: int | None = None
@@ -85,7 +83,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-_GENERAL = ("clip_rewards", "rounds", "episodes", "steps", "seed", "evaluate", "trials")
+_GENERAL = ("clip_rewards", "episodes", "steps", "seed", "evaluate", "trials")
 
 
 def _by_comparison(loaded: Run, chosen: Options) -> int:

@@ -30,7 +30,6 @@ def infer(loaded: Run, chosen: Options) -> tuple[Task, Comparison, dict[str, Sco
         num_episodes=chosen.episodes,
         num_steps=chosen.steps,
         seed=chosen.seed,
-        rounds=chosen.rounds,
     )
     if chosen.clip_rewards is not None:
         given["clip_rewards"] = chosen.clip_rewards

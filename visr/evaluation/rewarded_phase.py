@@ -32,7 +32,6 @@ class PhaseTwo:
     seen: Rewarded
     tasks: dict[str, Task]
     scores: list[Scores]
-    rounds: int = 1
 
 
 def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
@@ -57,7 +56,6 @@ def run(
     num_steps: int = two_phase.NUM_STEPS,
     num_trials: int = two_phase.NUM_TRIALS,
     num_tasks: int | None = None,
-    rounds: int = 1,
     seed: int = 0,
     note: Callable[[str], None] = lambda text: None,
 ) -> PhaseTwo:
@@ -73,7 +71,6 @@ def run(
             config,
             num_episodes=num_episodes,
             num_steps=num_steps,
-            rounds=rounds,
             seed=seed,
             choice=_choice(config, num_tasks, seed),
         )
@@ -82,7 +79,7 @@ def run(
     for result in two_phase.judge(agent, config, tasks, num_episodes=num_trials, seed=seed + 1):
         note(f"{result.name}: {result.mean:,.1f} over {len(result.scores)} episodes")
         scores.append(result)
-    return PhaseTwo(seen, tasks, scores, rounds)
+    return PhaseTwo(seen, tasks, scores)
 
 
 def _choice(config: RunConfig, num_tasks: int | None, seed: int) -> Choice | None:
@@ -103,7 +100,6 @@ def record(result: PhaseTwo, config: RunConfig, num_steps: int) -> TwoPhase:
         num_steps=num_steps,
         num_rewarded_steps=len(result.seen.reward),
         num_rewarded_episodes=len(result.seen.episodes),
-        rounds=result.rounds,
         num_seen=int(np.count_nonzero(result.seen.reward)),
         num_trials=len(result.scores[0].scores),
         epsilon=config.agent.exploration,

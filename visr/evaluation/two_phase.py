@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from visr.envs.episodes import Choice, Episode, Moment, Player, play, whole
 from visr.errors import UserError
 from visr.inference import regression
 from visr.ops import sphere
-from visr.ops.posterior import Posterior, posterior_of
 from visr.ops.regression import RewardSums, explained
 from visr.ops.rng import derived
 from visr.storage.records.task import Task
@@ -31,8 +29,8 @@ from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
 """The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
 _SIDE_BY_SIDE = 10
-ACTIONS, _ROUND, _POSTERIOR = 1, 2, 3
-"""What seeds are derived for, so that tasks, actions, games and draws from the posterior share none."""
+ACTIONS = 1
+"""Derives the seed of actions, so that tasks, actions and games share no random draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,42 +78,14 @@ def meet_rewards(
     *,
     num_episodes: int = NUM_EPISODES,
     num_steps: int = NUM_STEPS,
-    rounds: int = 1,
     seed: int = 0,
     choice: Choice | None = None,
 ) -> Rewarded:
-    """Play with a task per episode, drawn as in training, and write down phi(s') and r of every step.
-
-    In several rounds the steps are the same, but each round draws its tasks from the posterior over w that
-    the rounds before permit (Thompson sampling); without any data that posterior is uniform too.
-    """
-    if not 1 <= rounds <= min(num_episodes, num_steps):
-        raise UserError(
-            f"rounds = {rounds} must be at least 1 and leave every round an episode and a step; give fewer."
-        )
-    if rounds > 1 and not isinstance(agent, Visr):
-        raise UserError(
-            f"rounds = {rounds} need features to infer w from, which {config.agent.algorithm} has not; "
-            "leave it at 1."
-        )
+    """Play with a task per episode, drawn as in training, and keep phi(s') and r of every step."""
+    for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
+        if value < 1:
+            raise UserError(f"{name} = {value} must be at least 1.")
     choice = choice or Choice(own_tasks(config.agent, seed))
-    seen = _sweep(agent, config, num_episodes // rounds, num_steps // rounds, seed, choice)
-    for number in range(1, rounds):
-        episodes_left, steps_left = num_episodes - len(seen.episodes), num_steps - len(seen.reward)
-        episodes, steps = episodes_left // (rounds - number), steps_left // (rounds - number)
-        if episodes < 1 or steps < 1:  # the rounds before took a few steps more, side by side
-            break
-        source = np.random.default_rng(derived(seed, _POSTERIOR, number))
-        choice = Choice(functools.partial(_posterior(seen, config).draw, source))
-        more = _sweep(agent, config, episodes, steps, derived(seed, _ROUND, number), choice)
-        seen = _joined(seen, more)
-    return seen
-
-
-def _sweep(
-    agent: Values, config: RunConfig, num_episodes: int, num_steps: int, seed: int, choice: Choice
-) -> Rewarded:
-    """One round: every episode pursues a task that `choice` makes."""
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(derived(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
@@ -136,23 +106,6 @@ def _features(agent: Values, observations: NDArray) -> NDArray[np.float32]:
     if not isinstance(agent, Visr):
         return np.empty((len(observations), 0), np.float32)
     return agent.phi(torch.as_tensor(observations, device=agent.device)).cpu().numpy()
-
-
-def _posterior(seen: Rewarded, config: RunConfig) -> Posterior:
-    inference, sums = config.inference, RewardSums(seen.phi.shape[1])
-    reward = np.clip(seen.reward, -1, 1) if inference.clip_rewards else seen.reward
-    sums.add(seen.phi, reward.astype(np.float64))
-    return posterior_of(sums, centred=inference.centred)
-
-
-def _joined(seen: Rewarded, more: Rewarded) -> Rewarded:
-    """Both rounds' steps; the later episodes are numbered after the earlier ones."""
-    return Rewarded(
-        seen.episodes + more.episodes,
-        np.concatenate([seen.phi, more.phi]),
-        np.concatenate([seen.reward, more.reward]),
-        np.concatenate([seen.episode, more.episode + len(seen.episodes)]),
-    )
 
 
 def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -> Task:

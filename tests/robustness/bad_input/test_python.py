@@ -14,7 +14,7 @@ import torch
 import visr
 from visr import api
 from visr.errors import UserError
-from visr.ops import gpi, posterior, regression, returns, sphere
+from visr.ops import gpi, regression, returns, sphere
 
 NAN, INF = math.nan, math.inf
 GRID = "visr/Grid-v0"
@@ -118,7 +118,6 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "meet for no episodes": lambda run, _: run.meet_rewards(num_episodes=0),
     "meet for no steps": lambda run, _: run.meet_rewards(num_steps=0),
     "meet before time": lambda run, _: run.meet_rewards(seed=-1),
-    "meet in no rounds": lambda run, _: run.meet_rewards(rounds=0),
     "try nothing": lambda run, task: run.try_task(task, num_episodes=0),
     "try at nan": lambda run, task: run.try_task(task, epsilon=NAN),
     "try before time": lambda run, task: run.try_task(task, seed=-1),
@@ -190,9 +189,3 @@ def test_shapes_that_do_not_fit_are_torchs_own_error():
         gpi.values(torch.ones(2, 3), torch.ones(4))
     with pytest.raises(RuntimeError, match="size"):
         returns.n_step(EYE, EYE, torch.ones(3, 3), 1)
-
-
-def test_where_nothing_is_known_the_posterior_still_draws_unit_vectors():
-    nothing = posterior.posterior_of(regression.RewardSums(4))
-    w = nothing.draw(np.random.default_rng(0))
-    assert np.linalg.norm(w) == pytest.approx(1)
