@@ -274,14 +274,6 @@ def test_report_prints_the_path_of_its_page_or_one_object(run: Path, tmp_path: P
     assert {"span", "boxes", "goals"} <= summary["fraction_of_optimal"].keys()
 
 
-def test_bench_measures_the_loop_against_its_matrix_products():
-    answer = visr("bench", "grid", "--json", "--seconds", "1", "--preset", "smoke").json
-    assert answer["steps_per_second"] > 0
-    assert answer["limit_steps_per_second"] > 0
-    ratio = answer["steps_per_second"] / answer["limit_steps_per_second"]
-    assert answer["ratio"] == pytest.approx(ratio)
-
-
 @pytest.mark.parametrize("what", ["envs", "presets", "rewards"])
 def test_list_names_what_there_is(what: str):
     plain, listed = visr("list", what), visr("list", what, "--json").json

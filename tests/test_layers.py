@@ -47,7 +47,6 @@ LATER = {
     ("pretraining.py", "paper"),
     ("commands/evaluate_episodes.py", "paper"),
     ("report/__init__.py", "paper"),
-    ("bench/report.py", "paper"),
     ("inference/dataset.py", "evaluation"),
     ("inference/recording.py", "evaluation"),
 }

@@ -15,7 +15,6 @@ import torch
 from visr import pretraining
 from visr.cluster import loop as cluster_loop
 from visr.cluster.loop import ClusterLoop
-from visr.config import GRID
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
@@ -131,14 +130,12 @@ def test_two_learners_refuse_statistics_that_each_would_keep_for_itself(tiny: An
         ClusterLoop(tiny(env="CartPole-v1", num_learners=2))
 
 
-def test_the_benchmark_compares_ray_with_the_same_loop_in_one_process():
-    from visr.bench import cluster
+def test_the_overhead_of_ray_is_measured_against_the_same_loop_in_one_process(tiny: Any):
+    from experiments import cluster_overhead
 
-    said: list[str] = []
-    result = cluster.measure("smoke", GRID, 32, 0.2, said.append)
+    result = cluster_overhead.measure(tiny(num_envs=32), 0.2)
     assert result["ratio"] == pytest.approx(
         result["steps_per_second"] / result["limit_steps_per_second"]
     )
     assert result["overhead"] == pytest.approx(1 / result["ratio"] - 1)
     assert 0 < result["steps_per_second"] < math.inf
-    assert "on Ray" in said[-1]

@@ -12,7 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.envs import make_vec
 from visr.explorer.serve import Server
+from visr.storage.run_dir import RunDir
+from visr.training import checkpoint
+from visr.training.actor_pool import spec_of
 
 
 class Launched(NamedTuple):
@@ -60,3 +66,14 @@ def serving(run: Path, port: int = 0) -> Iterator[Launched]:
         server.stop()
         thread.join(timeout=30)
         assert not thread.is_alive()
+
+
+def untrained(path: Path, config: RunConfig) -> Path:
+    """A run whose only checkpoint holds freshly initialised networks."""
+    env = make_vec(config, 1)
+    agent = Visr(config.agent, spec_of(env))
+    env.close()
+    run = RunDir.create(path, config)
+    weights = {f"learner.agent.{name}": tensor for name, tensor in agent.state_dict().items()}
+    checkpoint.save(run, weights, {}, num_steps=0)
+    return path

@@ -15,9 +15,8 @@ from PIL import Image
 from websockets.sync.client import connect
 
 from tests.conftest import tiny
-from tests.explorer.launching import Launched, serving
+from tests.explorer.launching import Launched, serving, untrained
 from visr import api, config
-from visr.bench.explorer import untrained
 from visr.config import presets
 from visr.errors import UserError
 from visr.explorer.live import Show

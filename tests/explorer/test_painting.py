@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.conftest import tiny
+from tests.explorer.launching import untrained
 from visr import api
-from visr.bench.explorer import untrained
 from visr.errors import UserError
 from visr.explorer import painting
 

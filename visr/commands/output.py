@@ -6,7 +6,8 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visr.errors import one_line
@@ -22,6 +23,30 @@ _UNBROKEN = 10_000
 def say(text: str) -> None:
     """A remark for the person at the terminal."""
     print(one_line(text, _UNBROKEN), file=sys.stderr)
+
+
+def show(
+    result: dict[str, Any],
+    as_json: bool,
+    title: str,
+    rows: list[tuple[str, ...]],
+    header: tuple[str, ...] | None = None,
+    *,
+    path: Path | str | None = None,
+    remarks: Sequence[str] = (),
+) -> None:
+    """A command's result on stdout: one JSON object, or the same as a table and the path it was written to.
+
+    Remarks for a person go to stderr, and only with the table.
+    """
+    if as_json:
+        emit(result)
+        return
+    table(title, rows, header)
+    if path is not None:
+        print(path)
+    for remark in remarks:
+        say(remark)
 
 
 def emit(content: dict[str, Any]) -> None:

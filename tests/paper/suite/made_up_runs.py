@@ -1,11 +1,9 @@
-"""The report over many made-up runs against the bare reading of their files."""
+"""Run directories as `visr reproduce atari` leaves them, with made-up scores."""
 
 from __future__ import annotations
 
 import itertools
 import json
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from visr import atari_games
 from visr import config as configuration
 from visr.atari_games import Game
 from visr.config import RunConfig
-from visr.paper import suite
 from visr.storage.run_dir import FORMAT, RunDir
 
 AGENTS: dict[str, dict[str, Any]] = {
@@ -31,40 +28,8 @@ _ROWS = 150  # of online.csv and metrics.csv
 _SKILL = {"visr": 1.3, "visr-no-gpi": 1.1, "nsq-10m": 0.8, "diayn-5": 0.3}
 
 
-def measure(num_runs: int) -> dict[str, Any]:
-    """Runs per second of the whole report; of reading every byte and parsing the JSON alone."""
-    with tempfile.TemporaryDirectory() as directory:
-        root = Path(directory) / "runs"
-        make_runs(root, num_runs)
-        start = time.perf_counter()
-        read_bare(root)
-        bare = time.perf_counter() - start
-        start, busy = time.perf_counter(), time.process_time()
-        summary = suite.write(root, Path(directory) / "report")
-        seconds, busy = time.perf_counter() - start, time.process_time() - busy
-    assert summary["num_counted"] == num_runs
-    return {
-        "steps_per_second": num_runs
-        / seconds,  # every benchmark has these names; a step here is a run
-        "limit_steps_per_second": num_runs / bare,
-        "ratio": bare / seconds,
-        "num_runs": num_runs,
-        "seconds": seconds,
-        "cpu_seconds": busy,
-    }
-
-
-def read_bare(root: Path) -> None:
-    """What nobody can do without: the bytes, and the JSON in them."""
-    for path in sorted(root.rglob("*")):
-        if path.is_file():
-            content = path.read_bytes()
-            if path.suffix == ".json":
-                json.loads(content)
-
-
 def make_runs(root: Path, num_runs: int, num_steps: int = _STEPS) -> list[Path]:
-    """Directories as `visr reproduce atari` leaves them, with made-up scores."""
+    """One run for each seed, game and agent, in this order, until there are `num_runs`."""
     every = itertools.product(range(num_runs), atari_games.all_games(), AGENTS)
     made = []
     for seed, game, agent in itertools.islice(every, num_runs):
@@ -109,7 +74,7 @@ def _write(path: Path, header: str, lines: list[str]) -> None:
 def _phase(
     agent: str, game: Game, level: float, random: np.random.Generator, num_steps: int
 ) -> dict[str, Any]:
-    """Its conditions in the order that says which is the agent's own score."""
+    """Content of phase_two.json; the first condition is the agent's own score."""
     levels = {"as trained": level}
     if "visr" in agent:
         levels = {"env-regression": level, "env-search": 0.7 * level}
