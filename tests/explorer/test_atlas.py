@@ -27,24 +27,24 @@ def drawn(trained: Path) -> tuple[Atlas, api.Run]:
 def test_states_that_point_to_their_own_task_tell_it_apart():
     up, right = skill([0, 1], [[0, 1], [0.6, 0.8]]), skill([1, 0], [[1, 0], [0.8, 0.6]])
     # along (w - w') = (-1, 1): 1, 0.2 against -1, -0.2: every pair is told
-    assert atlas.told_apart(up, right) == 1.0
+    assert atlas.separability(up, right) == 1.0
 
 
 def test_equal_states_are_told_apart_by_chance_alone():
     same = [[0.6, 0.8], [1.0, 0.0]]
-    assert atlas.told_apart(skill([0, 1], same), skill([1, 0], same)) == 0.5
+    assert atlas.separability(skill([0, 1], same), skill([1, 0], same)) == 0.5
 
 
 def test_half_of_the_pairs_is_three_quarters_with_a_tie():
     # own 1, 0; theirs 0, 0 along (-1, 1): 1 > 0 twice, 0 = 0 twice: (2 + 2/2) / 4
     own, theirs = skill([0, 1], [[0, 1], [1, 1]]), skill([1, 0], [[1, 1], [2, 2]])
-    assert atlas.told_apart(own, theirs) == 0.75
+    assert atlas.separability(own, theirs) == 0.75
 
 
 def test_collapsed_skills_are_warned_of():
     same = [[1.0, 0.0]] * 5
     collapsed = Atlas([skill([0, 1], same), skill([1, 0], same), skill([0, -1], same)])
-    atlas.judge(collapsed)
+    atlas.score(collapsed)
     assert any("phi has collapsed" in words for words in collapsed.warnings)
     assert any("skills have collapsed" in words for words in collapsed.warnings)
     assert all(one.nearest is not None for one in collapsed.skills)
@@ -53,7 +53,7 @@ def test_collapsed_skills_are_warned_of():
 def test_skills_that_do_what_they_should_are_not_warned_of():
     directions = np.vstack([np.eye(3), -np.eye(3)]).tolist()
     healthy = Atlas([skill(w, [w] * 4) for w in directions])
-    atlas.judge(healthy)
+    atlas.score(healthy)
     assert healthy.warnings == []
     assert healthy.discriminability == 1.0
 

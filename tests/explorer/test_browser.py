@@ -284,12 +284,12 @@ def test_the_atlas_is_made_and_exported(opened: Open, tmp_path: Path, browser: A
         page.click("#atlas-export")
     file = tmp_path / "atlas.html"
     download.value.save_as(file)
-    alone = browser.new_context(offline=True).new_page()
-    alone.goto(file.as_uri())
-    expect(alone.locator(".skill")).to_have_count(3)
-    film = alone.locator(".film").first
+    exclusive = browser.new_context(offline=True).new_page()
+    exclusive.goto(file.as_uri())
+    expect(exclusive.locator(".skill")).to_have_count(3)
+    film = exclusive.locator(".film").first
     assert film.bounding_box()["height"] > 50
-    alone.context.close()
+    exclusive.context.close()
     page.click("#atlas-grid .skill >> nth=1 >> text=Watch")
     expect(page.locator("#watch .task-name")).to_have_text("by hand")
     expect(page.locator("#now-step")).to_have_text(re.compile("[1-9]"))

@@ -59,7 +59,7 @@ def handshake(launched: Launched, protocols: list[Any], **headers: str) -> Any:
     ],
 )
 def test_only_names_of_this_machine_are_known(name: str, bound: str, known: bool):
-    assert auth.is_known(name, bound) is known
+    assert auth.is_own_name(name, bound) is known
 
 
 HOSTS = ["evil.example", "evil.example:80", "localhost.evil.example", "[", "a@localhost.x"]
@@ -167,7 +167,7 @@ def test_what_is_not_http_is_turned_away(launched: Launched, request_bytes: byte
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("path", ["paint", "preset", "task", "save"])
-def test_odd_wishes_are_answered_with_a_sentence(launched: Launched, path: str, body: bytes):
+def test_odd_requests_are_answered_with_a_sentence(launched: Launched, path: str, body: bytes):
     status, answer, _ = launched.ask("POST", f"/api/{path}", body)
     assert status == 400
     assert list(answer) == ["error"]
@@ -177,7 +177,7 @@ def test_odd_wishes_are_answered_with_a_sentence(launched: Launched, path: str, 
 
 def noise(rng: random.Random) -> str | bytes:
     """A message that a broken or malicious page might send."""
-    orders = [
+    commands = [
         "play",
         "pause",
         "step",
@@ -209,7 +209,7 @@ def noise(rng: random.Random) -> str | bytes:
         return rng.randbytes(rng.randrange(200))
     if kind == 1:
         return "".join(rng.choices(string.printable, k=rng.randrange(100)))
-    content = {"do": rng.choice(orders), rng.choice(["value", "seed", "w"]): rng.choice(values)}
+    content = {"do": rng.choice(commands), rng.choice(["value", "seed", "w"]): rng.choice(values)}
     return json.dumps(content if kind == 2 else [content])
 
 
@@ -246,8 +246,8 @@ def test_only_so_many_pages_may_watch(launched: Launched):
     with contextlib.ExitStack() as stack:
         offered = ["visr", launched.server.token]
         seats = [stack.enter_context(handshake(launched, offered)) for _ in range(8)]
-        for seat in seats:
-            assert isinstance(seat.recv(timeout=120), bytes)
+        for session_slot in seats:
+            assert isinstance(session_slot.recv(timeout=120), bytes)
         late = stack.enter_context(handshake(launched, offered))
         assert "close one of them" in json.loads(late.recv(timeout=120))["error"]
     assert launched.is_serving()

@@ -1,4 +1,4 @@
-"""A show obeys orders, streams what happens, and takes up newer weights at an episode's end."""
+"""A show obeys commands, streams what happens, and takes up newer weights at an episode's end."""
 
 from __future__ import annotations
 
@@ -19,65 +19,66 @@ from tests.explorer.launching import Launched, serving, untrained
 from visr import api, config
 from visr.config import presets
 from visr.errors import UserError
-from visr.explorer.live import Show
-from visr.explorer.state import Explored
-from visr.explorer.validation import Fields
+from visr.explorer.live import LiveSession
+from visr.explorer.state import ExplorerState
+from visr.explorer.validation import RequestFields
 
 
 def unpacked(message: Any) -> tuple[dict[str, Any], np.ndarray | None]:
-    """The head and the picture of a moment."""
+    """The head and the picture of a frame."""
     (length,) = struct.unpack("<I", message[:4])
     picture = message[4 + length :]
     image = np.asarray(Image.open(io.BytesIO(picture))) if picture else None
     return json.loads(message[4 : 4 + length]), image
 
 
-def order(what: str, **fields: Any) -> Fields:
-    return Fields({"do": what, **fields})
+def command(what: str, **fields: Any) -> RequestFields:
+    return RequestFields({"do": what, **fields})
 
 
 @pytest.fixture
-def show(run_path: Path) -> Show:
-    return Show(api.load(run_path))
+def show(run_path: Path) -> LiveSession:
+    return LiveSession(api.load(run_path))
 
 
-def test_a_moment_tells_where_the_agent_stands_and_what_it_wants(show: Show):
-    show.obey(order("restart", seed=3))
-    head, picture = unpacked(show.moment())
+def test_a_moment_tells_where_the_agent_stands_and_what_it_wants(show: LiveSession):
+    show.execute(command("restart", seed=3))
+    head, picture = unpacked(show.frame())
     assert (head["step"], head["q"], head["own_score"]) == (0, None, 0)
     assert picture is not None
     assert picture.shape == (10, 10, 3)
     show.step(show.run)
     show.step(show.run)
-    head, _ = unpacked(show.moment())
+    head, _ = unpacked(show.frame())
     assert head["step"] == 2
     assert len(head["q"]) == 4
     assert np.linalg.norm(head["phi"]) == pytest.approx(1, abs=1e-4)
     assert head["own_reward"] == pytest.approx(np.dot(head["phi"], show.run.skill(0).w), abs=1e-4)
 
 
-def test_a_task_is_pursued_from_the_next_step_on(show: Show):
+def test_a_task_is_pursued_from_the_next_step_on(show: LiveSession):
     w = [0, 0, 1, 0, 0]
-    show.obey(order("task", w=w))
+    show.execute(command("task", w=w))
     show.step(show.run)
-    head, _ = unpacked(show.moment())
+    head, _ = unpacked(show.frame())
     assert head["own_score"] == pytest.approx(head["phi"][2], abs=1e-5)
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        order("dance"), order("speed", value=0), order("speed", value=1e9), order("epsilon", value=2),
-        order("gpi", value=1), order("restart", seed=-1), order("task", w=[1]), order("task", w=[0] * 5),
-        Fields({}), order("restart", seed=2**31),
+        command("dance"), command("speed", value=0), command("speed", value=1e9), command("epsilon", value=2),
+        command("gpi", value=1), command("restart", seed=-1), command("task", w=[1]),
+        command("task", w=[0] * 5),
+        RequestFields({}), command("restart", seed=2**31),
     ],
 )  # fmt: skip
-def test_orders_that_make_no_sense_are_refused(show: Show, given: Fields):
+def test_orders_that_make_no_sense_are_refused(show: LiveSession, given: RequestFields):
     with pytest.raises(UserError):
-        show.obey(given)
+        show.execute(given)
 
 
-def test_newer_weights_are_taken_up_when_the_next_episode_begins(show: Show, run_path: Path):
+def test_newer_weights_are_taken_up_when_the_next_episode_begins(show: LiveSession, run_path: Path):
     newer = api.load(run_path)
     limit = show.run.config.grid.max_episode_steps
     for _ in range(limit):
@@ -85,7 +86,7 @@ def test_newer_weights_are_taken_up_when_the_next_episode_begins(show: Show, run
     assert show.run is not newer
     show.step(newer)
     assert show.run is newer
-    assert unpacked(show.moment())[0]["step"] == 0
+    assert unpacked(show.frame())[0]["step"] == 0
 
 
 @pytest.mark.parametrize("env", ["MinAtar/Breakout-v1", "CartPole-v1", "ALE/Pong-v5"])
@@ -93,12 +94,12 @@ def test_any_run_can_be_watched(env: str, tmp_path: Path):
     pytest.importorskip({"Mi": "minatar", "AL": "ale_py"}.get(env[:2], "gymnasium"))
     preset = "atari-small" if env.startswith("ALE") else None
     chosen = presets.for_environment(env) if preset is None else presets.get(preset)
-    show = Show(api.load(untrained(tmp_path / "run", config.replace(chosen, env=env))))
-    _, first = unpacked(show.moment())
+    show = LiveSession(api.load(untrained(tmp_path / "run", config.replace(chosen, env=env))))
+    _, first = unpacked(show.frame())
     assert first is not None
     for number in range(1, 40):  # whoever chooses to do nothing sees nothing move at first
         show.step(show.run)
-        head, picture = unpacked(show.moment())
+        head, picture = unpacked(show.frame())
         assert head["step"] == number
         if (picture != first).any():
             break
@@ -122,7 +123,7 @@ def test_frames_come_over_a_websocket_at_the_pace_that_was_asked_for(launched: L
         live.send(json.dumps({"do": "nonsense"}))
         while isinstance(said := live.recv(timeout=120), bytes):
             pass
-        assert json.loads(said) == {"error": "There is no order 'nonsense'."}
+        assert json.loads(said) == {"error": "There is no command 'nonsense'."}
 
 
 def test_a_page_that_does_not_keep_up_is_waited_for(launched: Launched):
@@ -142,18 +143,18 @@ def test_a_page_that_does_not_keep_up_is_waited_for(launched: Launched):
 
 def test_a_run_in_training_is_explored_as_of_its_newest_checkpoint(tmp_path: Path):
     path = untrained(tmp_path / "run", tiny())
-    explored = Explored(path)
+    explored = ExplorerState(path)
     assert explored.progress()["num_steps"] == 0
     run = explored.run.directory
     (path / "checkpoints" / "000000000000.safetensors").rename(run.checkpoint(10_240))
     progress = explored.progress()
     assert (progress["num_steps"], progress["newest_steps"]) == (0, 10_240)
     assert not progress["is_finished"]
-    task = explored.wishes.grant(Fields({"kind": "random", "seed": 1}))
+    task = explored.requests.infer(RequestFields({"kind": "random", "seed": 1}))
     explored.reload()
     assert explored.progress()["num_steps"] == 10_240
     with pytest.raises(UserError, match="choose it again"):
-        explored.wishes.recall(task.id)
+        explored.requests.get(task.id)
 
 
 def test_curves_are_columns_and_damage_to_one_file_leaves_the_others(run_path: Path):

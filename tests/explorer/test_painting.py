@@ -29,7 +29,7 @@ def reward() -> np.ndarray:
 @pytest.mark.parametrize("gpi", [False, True])
 def test_a_stroke_is_answered_with_what_infer_and_evaluate_say(run: api.Run, reward, gpi: bool):
     task = painting.infer(run, reward)
-    answer = painting.judge(run, task, gpi)
+    answer = painting.evaluate(run, task, gpi)
     expected = run.infer(reward)
     exactly = run.evaluate(expected, gpi=gpi)
     np.testing.assert_array_equal(task.w, expected.w)
@@ -40,7 +40,7 @@ def test_a_stroke_is_answered_with_what_infer_and_evaluate_say(run: api.Run, rew
 
 
 def test_visits_count_the_start_and_forty_moves(run: api.Run, reward):
-    answer = painting.judge(run, painting.infer(run, reward), False)
+    answer = painting.evaluate(run, painting.infer(run, reward), False)
     assert sum(answer["visits"]) == pytest.approx(41, rel=1e-3)
 
 
@@ -48,7 +48,7 @@ def test_believed_values_are_the_best_of_psi_times_w(run: api.Run, reward):
     task = painting.infer(run, reward)
     psi = run.successor_features(np.arange(100), task.w)
     best = (psi @ task.w).max(axis=1)
-    np.testing.assert_allclose(painting.judge(run, task, False)["believed"], best, rtol=1e-3)
+    np.testing.assert_allclose(painting.evaluate(run, task, False)["believed"], best, rtol=1e-3)
 
 
 def test_maps_of_phi_hold_a_row_for_every_component(run: api.Run):

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visr.errors import UserError
-from visr.explorer.validation import MOST_BYTES, Fields
+from visr.explorer.validation import MAX_BYTES, RequestFields
 
 
 @pytest.mark.parametrize(
@@ -18,43 +18,43 @@ from visr.explorer.validation import MOST_BYTES, Fields
     [
         b"", b"{", b"[1]", b"3", b'"x"', b"null", b'{"a": NaN}', b'{"a": -Infinity}', b"\xff\xfe",
         b'{"a":' * 5000 + b"1" + b"}" * 5000, b"[" * 100_000, b'{"a":' + b"[" * 9 + b"]" * 9 + b"}",
-        b'{"a": "' + b"x" * MOST_BYTES + b'"}',
+        b'{"a": "' + b"x" * MAX_BYTES + b'"}',
     ],
 )  # fmt: skip
 def test_what_is_no_small_json_object_is_refused(body: bytes):
     with pytest.raises(UserError):
-        Fields.parse(body)
+        RequestFields.parse(body)
 
 
 @pytest.mark.parametrize("value", [None, True, "1", [1], {}, 1e13, -0.1, 1.1])
 def test_a_number_is_a_number_within_its_bounds(value: Any):
     with pytest.raises(UserError, match="speed must be a number from 0 to 1"):
-        Fields({"speed": value}).number("speed", 0, 1)
+        RequestFields({"speed": value}).number("speed", 0, 1)
 
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", -1, 2**40, 10**400])
 def test_a_whole_number_is_whole(value: Any):
     with pytest.raises(UserError, match="seed must be a whole number"):
-        Fields({"seed": value}).integer("seed", 0, 2**31)
+        RequestFields({"seed": value}).integer("seed", 0, 2**31)
 
 
 @pytest.mark.parametrize("value", ["x" * 11, "a\nb", "a\x00", 3, None, "\u202e"])
 def test_words_are_short_and_on_one_line(value: Any):
     with pytest.raises(UserError, match="at most 10 characters"):
-        Fields({"name": value}).text("name", 10)
+        RequestFields({"name": value}).text("name", 10)
 
 
 @pytest.mark.parametrize("value", [[1, 2], [1, 2, "3"], [1, 2, 1e300], [[1, 2, 3]], "123", None])
 def test_a_vector_has_exactly_as_many_numbers_as_it_should(value: Any):
     with pytest.raises(UserError, match="w must be 3 finite numbers"):
-        Fields({"w": value}).numbers("w", 3)
+        RequestFields({"w": value}).numbers("w", 3)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists))
 def test_no_content_gets_past_with_anything_but_a_sentence(content: Any):
     try:
-        fields = Fields.parse(json.dumps({"w": content}))
+        fields = RequestFields.parse(json.dumps({"w": content}))
         assert fields.numbers("w", 2).shape == (2,)
     except UserError as refused:
         sentence = str(refused)

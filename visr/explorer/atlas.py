@@ -1,4 +1,4 @@
-"""The skill atlas: tasks spread over the sphere, what each does, and whether they can be told apart."""
+"""The skill atlas: play tasks spread over the sphere, and measure how well they can be separated."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from visr.ops import sphere
 from visr.play.session import Stage
 
 NUM_SKILLS = 12
-MOST_SKILLS = 48
+MAX_SKILLS = 48
 _LENGTHS = {GRID: (32, 1), MINATAR: (96, 3), ATARI: (160, 8)}
-"""Steps of a film, and how many pass between two of its frames."""
-_OTHERS = (150, 5)
+"""Steps of a film, and steps between two frames."""
+_OTHER_LENGTHS = (150, 5)
 _ALIKE = 0.95
-_TOLD_APART = 0.6
+_MIN_SEPARABILITY = 0.6
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(eq=False)
 class Skill:
-    """One task of the atlas, as it was played."""
+    """One task of the atlas and its rollout."""
 
     w: Floats
     phi: Floats
     """[T, d], of every state reached."""
     film: bytes
-    """Its frames side by side, as a PNG; empty where nothing can be drawn."""
+    """The frames side by side as a PNG; empty if the environment cannot render."""
     size: tuple[int, int]
     """(width, height) of a frame."""
     frame_phi: list[Floats]
@@ -50,17 +50,17 @@ class Skill:
     """[S], on grids: exact, over all starts."""
     discriminability: float = 0.5
     nearest: int | None = None
-    """The other skill whose states are most alike, if too much so."""
+    """The most similar other skill, if it is too similar."""
 
     @property
     def own_reward(self) -> float:
-        """The mean of phi . w along the film: what the skill is paid by itself."""
+        """The mean of phi . w along the film: the skill's own reward."""
         return float((self.phi @ self.w).mean())
 
 
 @dataclass(eq=False)
 class Atlas:
-    """All skills, and what they say together."""
+    """All skills, with warnings about them together."""
 
     skills: list[Skill] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Atlas:
 
 
 def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atlas]:
-    """The atlas as it grows, a skill at a time; the last one is judged."""
+    """Yield the growing atlas after each skill; the last one has its scores."""
     d = run.config.agent.num_features
     tasks = sphere.spread(num_skills, d, torch.Generator().manual_seed(seed)).numpy()
     screen = pictures.screen_of(run.config)
@@ -82,18 +82,18 @@ def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atla
     with contextlib.closing(stage):
         for w in tasks:
             skill = _play(stage, run, w, seed)
-            if painting.can_be_painted(run):
+            if painting.is_paintable(run):
                 skill.visits = _visits(run, w)
             atlas.skills.append(skill)
             if len(atlas.skills) < num_skills:
                 yield atlas
-    judge(atlas)
+    score(atlas)
     yield atlas
 
 
 def _play(stage: Stage, run: Run, w: Floats, seed: int) -> Skill:
     env = run.config.env
-    num_steps, every = next((v for k, v in _LENGTHS.items() if env.startswith(k)), _OTHERS)
+    num_steps, every = next((v for k, v in _LENGTHS.items() if env.startswith(k)), _OTHER_LENGTHS)
     stage.actor.pursue(w)
     stage.begin(seed)
     score, num_episodes, phi, frames = 0.0, 1, [], []
@@ -119,21 +119,21 @@ def _visits(run: Run, w: Floats) -> NDArray[np.float64]:
     return dynamic_programming.visits(world.transitions, policy, world.start, painting.NUM_MOVES)
 
 
-def judge(atlas: Atlas) -> None:
-    """How well states tell which skill made them, and a warning where they do not."""
+def score(atlas: Atlas) -> None:
+    """Compute how well states identify their skill; warn where they do not."""
     skills = atlas.skills
     for skill in skills:
-        apart = {
-            i: told_apart(skill, other) for i, other in enumerate(skills) if other is not skill
+        pairs = {
+            i: separability(skill, other) for i, other in enumerate(skills) if other is not skill
         }
-        skill.discriminability = float(np.mean(list(apart.values())))
-        nearest = min(apart, key=lambda index: apart[index])
-        skill.nearest = nearest if apart[nearest] < _TOLD_APART else None
+        skill.discriminability = float(np.mean(list(pairs.values())))
+        nearest = min(pairs, key=lambda index: pairs[index])
+        skill.nearest = nearest if pairs[nearest] < _MIN_SEPARABILITY else None
     atlas.warnings = _warnings(atlas)
 
 
-def told_apart(skill: Skill, other: Skill) -> float:
-    """Given one state of each, how often the discriminator says which is whose; 0.5 is chance, 1 is always.
+def separability(skill: Skill, other: Skill) -> float:
+    """Given one state of each skill, how often phi assigns them correctly; 0.5 is chance, 1 is always.
 
     P(phi(s) . (w - w') > phi(s') . (w - w')), as q(w | s) is prop. to exp(phi(s) . w).
     """
@@ -152,22 +152,22 @@ def _warnings(atlas: Atlas) -> list[str]:
             f"phi has collapsed: it points the same way in all states (length of its mean {length:.2f}; "
             "1 is one direction for everything)."
         )
-    if len(skills) > 1 and atlas.discriminability < _TOLD_APART:
+    if len(skills) > 1 and atlas.discriminability < _MIN_SEPARABILITY:
         found.append(
-            f"The skills have collapsed: states hardly tell which one made them "
+            f"The skills have collapsed: states hardly identify their skill "
             f"({atlas.discriminability:.2f} on average; 0.5 is chance, 1 is always)."
         )
     alike = sum(skill.nearest is not None for skill in skills)
     if alike > len(skills) // 4:
         found.append(
-            f"{alike} of {len(skills)} skills can hardly be told from another one "
-            f"(less often than {_TOLD_APART:g}; 0.5 is chance)."
+            f"{alike} of {len(skills)} skills can hardly be separated from another one "
+            f"(less often than {_MIN_SEPARABILITY:g}; 0.5 is chance)."
         )
     return found
 
 
 def to_dict(atlas: Atlas, run: Run, first: int = 0) -> dict[str, Any]:
-    """What the page and the exported file show, from skill `first` on."""
+    """The JSON of the page and the exported file, from skill `first` on."""
     return {
         "warnings": atlas.warnings,
         "discriminability": atlas.discriminability if atlas.skills else None,

@@ -1,4 +1,4 @@
-"""Who may ask: only pages of this very server, and for anything but the page itself only with the token."""
+"""Authentication: only this server's own pages may send requests, and /api only with the token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from visr.explorer.validation import MOST_BYTES
+from visr.explorer.validation import MAX_BYTES
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -20,8 +20,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 TOKEN_HEADER = "x-visr-token"
 PROTOCOL = "visr"
-"""The websocket's subprotocol; the token is offered as a second one, for browsers can send no header."""
-_GUARDED = "/api/"
+"""The websocket's subprotocol; the token is a second one, because browsers cannot send headers there."""
+_PROTECTED = "/api/"
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -35,14 +35,14 @@ _HEADERS = {
 }
 
 
-class Guard:
-    """An ASGI layer in front of everything: names, origins, token, sizes, and the headers of answers."""
+class AuthMiddleware:
+    """ASGI middleware that checks host, origin, token and size, and sets security headers."""
 
     def __init__(self, app: App, *, token: str, host: str) -> None:
         self._app, self._token, self._host = app, token, host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request pass, or refuse it in a sentence."""
+        """Pass a request on, or refuse it with one sentence."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -57,21 +57,21 @@ class Guard:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
         hosts, origins = _all(headers, b"host"), _all(headers, b"origin")
-        if len(hosts) != 1 or not is_known(_name(hosts[0]), self._host):
+        if len(hosts) != 1 or not is_own_name(_name(hosts[0]), self._host):
             return 403, "This explorer is not known by that name; open the address that it printed."
         if any(origin != f"http://{hosts[0]}" for origin in origins):
             return 403, "Requests from other sites are refused; open the address that it printed."
-        if scope["path"].startswith(_GUARDED) and not self._knows_token(scope, headers):
+        if scope["path"].startswith(_PROTECTED) and not self._has_token(scope, headers):
             return (
                 401,
                 "The token is missing or another launch's; open the address that it printed.",
             )
         lengths = _all(headers, b"content-length")
-        if any(not n.isdecimal() or len(n) > 12 or int(n) > MOST_BYTES for n in lengths):
-            return 413, f"The request is larger than {MOST_BYTES:,} bytes."
+        if any(not n.isdecimal() or len(n) > 12 or int(n) > MAX_BYTES for n in lengths):
+            return 413, f"The request is larger than {MAX_BYTES:,} bytes."
         return None
 
-    def _knows_token(self, scope: Scope, headers: Iterable[tuple[bytes, str]]) -> bool:
+    def _has_token(self, scope: Scope, headers: Iterable[tuple[bytes, str]]) -> bool:
         offered = _all(headers, TOKEN_HEADER.encode())
         if scope["type"] == "websocket":
             offered = [name for name in scope.get("subprotocols", ()) if name != PROTOCOL]
@@ -79,11 +79,11 @@ class Guard:
         return len(offered) == 1 and hmac.compare_digest(offered[0].encode(), token)
 
 
-def is_known(name: str, bound_to: str) -> bool:
-    """Whether a Host header's name is ours.
+def is_own_name(name: str, bound_to: str) -> bool:
+    """Whether a Host header's name is this server's.
 
-    Bound to this machine alone, only its local names are. A page elsewhere can point its own *name* at us
-    (DNS rebinding) but no address: bound to all interfaces, addresses and the machine's own name are good.
+    On a loopback address only local names are. Another site can point its own *name* here (DNS rebinding),
+    but not an address: on all interfaces, addresses and the machine's own name are accepted.
     """
     if name in _LOCAL or name == bound_to.lower():
         return True
@@ -122,7 +122,7 @@ async def _refuse(scope: Scope, send: Send, status: int, sentence: str) -> None:
 
 
 class TooLarge(Exception):
-    """A body went on beyond its bound."""
+    """A body exceeds its limit."""
 
 
 def _bounded(receive: Receive) -> Receive:
@@ -132,7 +132,7 @@ def _bounded(receive: Receive) -> Receive:
         nonlocal seen
         message = await receive()
         seen += len(message.get("body", b""))
-        if seen > MOST_BYTES:
+        if seen > MAX_BYTES:
             raise TooLarge
         return message
 

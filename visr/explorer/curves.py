@@ -1,4 +1,4 @@
-"""A run's curves, as they stand on disk now."""
+"""Read a run's training curves from disk."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
 
-_MOST_POINTS = 600
+_MAX_POINTS = 600
 
 
 def read(run: RunDir) -> dict[str, Any]:
-    """Columns of every CSV file of the run, thinned to what a screen can show."""
+    """The columns of every CSV file, with at most 600 points each."""
     files = {
         "metrics": run.metrics,
         "evaluation": run.evaluation,
@@ -23,13 +23,13 @@ def read(run: RunDir) -> dict[str, Any]:
     for name, file in files.items():
         try:
             curves[name] = _columns(read_rows(file))
-        except UserError:  # being written at this very moment, or damaged: the others still stand
+        except UserError:  # being written or damaged: show the others
             curves[name] = {}
     return curves
 
 
 def _columns(rows: list[dict[str, float]]) -> dict[str, list[float | None]]:
-    stride = -(-len(rows) // _MOST_POINTS)
+    stride = -(-len(rows) // _MAX_POINTS)
     kept = rows[:: stride or 1]
     if rows and kept[-1] is not rows[-1]:
         kept = [*kept, rows[-1]]

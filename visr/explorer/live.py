@@ -1,4 +1,4 @@
-"""An agent at play, streamed: orders come in, moments go out."""
+"""Stream an agent's play over a websocket: commands come in, frames go out."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import pictures, responses
-from visr.explorer.state import Explored
-from visr.explorer.validation import Fields
+from visr.explorer.state import ExplorerState
+from visr.explorer.validation import RequestFields
 from visr.play.session import Stage
 
-FASTEST = 240.0
-"""Steps a second that may be asked for."""
-_MOST_NUMBERS = 64
-"""Of an observation that is shown as numbers."""
-_WAITING_ORDERS = 50
-_MOST_UNSEEN = 8
-"""Frames on their way: a slow page shall find the newest ones there, not those of a minute ago."""
+MAX_SPEED = 240.0
+"""Most steps per second."""
+_MAX_NUMBERS = 64
+"""Largest observation that is shown as numbers."""
+_MAX_COMMANDS = 50
+_MAX_UNSEEN = 8
+"""Frames sent but not confirmed; beyond this the session pauses, so that a slow page shows recent frames."""
 
 
-class Show:
-    """One client's own environment and actor; used by one thread at a time."""
+class LiveSession:
+    """One client's environment and actor; used by one thread at a time."""
 
     def __init__(self, run: Run) -> None:
         agent = run.config.agent
@@ -49,18 +49,18 @@ class Show:
         self.begin(self._seed)
 
     def begin(self, seed: int) -> None:
-        """A new episode."""
-        self._seed, self._paid, self._own_score = seed, 0.0, 0.0
+        """Start an episode."""
+        self._seed, self._task_reward, self._own_score = seed, 0.0, 0.0
         self._stage.begin(seed)
         self._phi = self._stage.features()
 
     def step(self, newest: Run) -> None:
-        """One step; after an episode's end the next one begins, with newer weights if there are any."""
+        """One step; after the last step of an episode, start the next one with the newest weights."""
         if not self._stage.is_over:
             self._stage.step()
             self._phi = self._stage.features()
-            self._paid = float(self._phi @ self._w)
-            self._own_score += self._paid
+            self._task_reward = float(self._phi @ self._w)
+            self._own_score += self._task_reward
         elif newest is self.run:
             self.begin(self._seed + 1)
         else:
@@ -68,29 +68,29 @@ class Show:
             self._seed += 1
             self._open(newest)
 
-    def obey(self, order: Fields) -> bool:
-        """Do as told; whether the picture is worth sending again."""
-        what = order.text("do", 20)
+    def execute(self, command: RequestFields) -> bool:
+        """Execute a command; returns whether to send a frame."""
+        what = command.text("do", 20)
         if what in ("play", "pause"):
             self.is_playing = what == "play"
         elif what == "speed":
-            self.speed = order.number("value", 0.5, FASTEST)
+            self.speed = command.number("value", 0.5, MAX_SPEED)
         elif what == "epsilon":
-            self._epsilon = self._stage.actor.epsilon = order.number("value", 0, 1)
+            self._epsilon = self._stage.actor.epsilon = command.number("value", 0, 1)
         elif what == "gpi":
-            self._gpi = self._stage.actor.gpi = order.flag("value")
+            self._gpi = self._stage.actor.gpi = command.flag("value")
         elif what == "restart":
-            self.begin(order.integer("seed", 0, 2**31 - 1))
+            self.begin(command.integer("seed", 0, 2**31 - 1))
         elif what == "task":
-            self._w = self.run.skill(order.numbers("w", len(self._w))).w
+            self._w = self.run.skill(command.numbers("w", len(self._w))).w
             self._stage.actor.pursue(self._w)
             self._own_score = 0.0
         elif what != "step":
-            raise UserError(f"There is no order {what!r}.")
+            raise UserError(f"There is no command {what!r}.")
         return what in ("restart", "step")
 
-    def moment(self) -> bytes:
-        """Where it stands now: a length, as many bytes of JSON, and a PNG (or nothing)."""
+    def frame(self) -> bytes:
+        """The current frame: the length of the JSON (4 bytes), the JSON, and a PNG or nothing."""
         stage = self._stage
         self.num_unseen += 1
         head: dict[str, Any] = {
@@ -98,7 +98,7 @@ class Show:
             "seed": self._seed,
             "score": stage.score,
             "reward": stage.reward,
-            "own_reward": self._paid,
+            "own_reward": self._task_reward,
             "own_score": self._own_score,
             "phi": [float(f"{x:.6g}") for x in self._phi.tolist()],
             "q": None if stage.values is None else stage.values.tolist(),
@@ -114,19 +114,19 @@ class Show:
         return struct.pack("<I", len(text)) + text + content
 
     def close(self) -> None:
-        """Let go of the environment."""
+        """Close the environment."""
         self._stage.close()
 
 
 def _numbers(observation: NDArray, run: Run) -> list[float] | None:
     space = run.agent.spec.observation_space
-    if isinstance(space, spaces.Discrete) or observation.size <= _MOST_NUMBERS:
+    if isinstance(space, spaces.Discrete) or observation.size <= _MAX_NUMBERS:
         return np.ravel(observation).astype(float).tolist()
     return None
 
 
 def _image(observation: NDArray) -> NDArray[np.uint8] | None:
-    """An image that was observed, where nothing else shows the environment: [C, H, W] -> [H, W, 3]"""
+    """An observed image as a picture, for environments that cannot render: [C, H, W] -> [H, W, 3]"""
     if observation.ndim != 3 or observation.dtype != np.uint8:
         return None
     planes = observation[:3] if len(observation) == 3 else np.repeat(observation[-1:], 3, axis=0)
@@ -134,49 +134,49 @@ def _image(observation: NDArray) -> NDArray[np.uint8] | None:
     return bright.astype(np.uint8).transpose(1, 2, 0)
 
 
-async def serve(websocket: WebSocket, explored: Explored) -> None:
-    """Play for one client until it leaves."""
+async def serve(websocket: WebSocket, explored: ExplorerState) -> None:
+    """Serve one client until it disconnects."""
     await websocket.accept(subprotocol="visr")
     try:
-        with explored.seat():
-            show = await asyncio.to_thread(Show, explored.run)
+        with explored.session_slot():
+            session = await asyncio.to_thread(LiveSession, explored.run)
             try:
-                await _play(websocket, explored, show)
+                await _play(websocket, explored, session)
             finally:
-                show.close()
+                session.close()
     except WebSocketDisconnect:
         return
     except UserError as error:
-        await _leave(websocket, str(error), 1013)
-    except Exception as error:  # other people's environments fail in ways of their own
+        await _close_with(websocket, str(error), 1013)
+    except Exception as error:  # a user's environment may raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        await _leave(websocket, f"The environment failed: {reason}", 1011)
+        await _close_with(websocket, f"The environment failed: {reason}", 1011)
 
 
-async def _leave(websocket: WebSocket, sentence: str, code: int) -> None:
-    """Say why, and close; whoever has gone already need not hear it."""
+async def _close_with(websocket: WebSocket, sentence: str, code: int) -> None:
+    """Send the reason and close; ignore a client that is gone."""
     with contextlib.suppress(Exception):
         await websocket.send_text(json.dumps({"error": sentence}))
         await websocket.close(code)
 
 
-async def _play(websocket: WebSocket, explored: Explored, show: Show) -> None:
-    orders: asyncio.Queue[Fields | None] = asyncio.Queue(_WAITING_ORDERS)
-    reader = asyncio.create_task(_read(websocket, orders))
+async def _play(websocket: WebSocket, explored: ExplorerState, session: LiveSession) -> None:
+    commands: asyncio.Queue[RequestFields | None] = asyncio.Queue(_MAX_COMMANDS)
+    reader = asyncio.create_task(_read(websocket, commands))
     due = time.monotonic()
     try:
-        await websocket.send_bytes(await asyncio.to_thread(show.moment))
+        await websocket.send_bytes(await asyncio.to_thread(session.frame))
         while True:
-            goes_on = show.is_playing and show.num_unseen < _MOST_UNSEEN
-            order = await _next(orders, due - time.monotonic() if goes_on else None)
-            if order is _TIME_IS_UP:
-                due = max(due + 1 / show.speed, time.monotonic())
-                await asyncio.to_thread(show.step, explored.run)
-                await websocket.send_bytes(await asyncio.to_thread(show.moment))
+            is_running = session.is_playing and session.num_unseen < _MAX_UNSEEN
+            command = await _next(commands, due - time.monotonic() if is_running else None)
+            if command is _STEP_IS_DUE:
+                due = max(due + 1 / session.speed, time.monotonic())
+                await asyncio.to_thread(session.step, explored.run)
+                await websocket.send_bytes(await asyncio.to_thread(session.frame))
                 continue
-            if order is None:
+            if command is None:
                 return
-            await _obey(websocket, explored, show, order)
+            await _execute(websocket, explored, session, command)
             due = max(due, time.monotonic())
     except WebSocketDisconnect:
         return
@@ -186,50 +186,54 @@ async def _play(websocket: WebSocket, explored: Explored, show: Show) -> None:
             await reader
 
 
-async def _obey(websocket: WebSocket, explored: Explored, show: Show, order: Fields) -> None:
+async def _execute(
+    websocket: WebSocket, explored: ExplorerState, session: LiveSession, command: RequestFields
+) -> None:
     try:
-        what = order.text("do", 20)
-        if what == "seen":  # so frequent and so quick that a thread would be a detour
-            show.num_unseen = max(show.num_unseen - 1, 0)
+        what = command.text("do", 20)
+        if what == "seen":  # frequent and cheap: needs no thread
+            session.num_unseen = max(session.num_unseen - 1, 0)
             return
-        shows = await asyncio.to_thread(show.obey, order)
+        shows = await asyncio.to_thread(session.execute, command)
         if what == "step":
-            await asyncio.to_thread(show.step, explored.run)
+            await asyncio.to_thread(session.step, explored.run)
     except UserError as error:
         await websocket.send_text(json.dumps({"error": str(error)}))
         return
     if shows:
-        await websocket.send_bytes(await asyncio.to_thread(show.moment))
+        await websocket.send_bytes(await asyncio.to_thread(session.frame))
 
 
-_TIME_IS_UP = Fields({})
+_STEP_IS_DUE = RequestFields({})
 
 
-async def _next(orders: asyncio.Queue[Fields | None], seconds: float | None) -> Fields | None:
-    """The next order; while playing, only until the next step is due."""
+async def _next(
+    commands: asyncio.Queue[RequestFields | None], seconds: float | None
+) -> RequestFields | None:
+    """The next command, or `_STEP_IS_DUE` when the next step is due first."""
     if seconds is None:
-        return await orders.get()
+        return await commands.get()
     with contextlib.suppress(asyncio.QueueEmpty):
-        return orders.get_nowait()
+        return commands.get_nowait()
     if seconds <= 0:
-        return _TIME_IS_UP
+        return _STEP_IS_DUE
     try:
-        return await asyncio.wait_for(orders.get(), seconds)
+        return await asyncio.wait_for(commands.get(), seconds)
     except TimeoutError:
-        return _TIME_IS_UP
+        return _STEP_IS_DUE
 
 
-async def _read(websocket: WebSocket, orders: asyncio.Queue[Fields | None]) -> None:
-    """Messages to orders; what cannot be read is answered with a sentence."""
+async def _read(websocket: WebSocket, commands: asyncio.Queue[RequestFields | None]) -> None:
+    """Parse messages into commands; answer invalid ones with an error."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
-            await orders.put(None)
+            await commands.put(None)
             return
         try:
             body = message.get("text")
-            await orders.put(
-                Fields.parse(body if body is not None else message.get("bytes") or b"")
+            await commands.put(
+                RequestFields.parse(body if body is not None else message.get("bytes") or b"")
             )
         except UserError as error:
             with contextlib.suppress(RuntimeError, WebSocketDisconnect):

@@ -1,4 +1,4 @@
-"""A painted reward, and all that the agent makes of it: the answer to a stroke."""
+"""A painted reward on the grid: its task, policy, values and visits."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from visr.evaluation import grid_benchmark
 from visr.inference import expression, rewards
 from visr.storage.records.task import Task
 
-MOST_CELLS = 4_096
-"""Of a grid that can be painted: exact values of larger ones take longer than a stroke should."""
+MAX_CELLS = 4_096
+"""Largest grid that can be painted; exact values of larger ones are too slow."""
 NUM_MOVES = 40
-"""Of the walks whose visits are counted: the paper's."""
+"""Length of the rollouts whose visits are counted, from the paper."""
 
 Floats = NDArray[np.float64]
 
 
 def infer(run: Run, reward: Floats, name: str = "painted") -> Task:
-    """The task of a painted reward, exactly as `run.infer` would have it."""
+    """The task of a painted reward, by `run.infer`."""
     return dataclasses.replace(run.infer(reward.reshape(world(run).height, -1)), name=name)
 
 
-def judge(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
-    """The policy, its exact worth and its visits, and the values that the agent believes in."""
-    began = time.perf_counter()
+def evaluate(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
+    """The policy, its exact value and visits, and the agent's own value estimates."""
+    start = time.perf_counter()
     grid = world(run)
     evaluation = run.evaluate(task, gpi=gpi)
     visits = dynamic_programming.visits(grid.transitions, evaluation.policy, grid.start, NUM_MOVES)
@@ -45,28 +45,28 @@ def judge(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
         "gamma": evaluation.gamma,
         "policy": evaluation.policy.tolist(),
         "values": rounded(evaluation.values),
-        "believed": rounded(_believed(run, task)),
+        "believed": rounded(_estimated_values(run, task)),
         "represented": rounded(evaluation.represented_reward),
         "visits": rounded(visits),
-        "milliseconds": 1000 * (time.perf_counter() - began),
+        "milliseconds": 1000 * (time.perf_counter() - start),
     }
 
 
 @torch.inference_mode()
-def _believed(run: Run, task: Task) -> Floats:
-    """max_a psi(s, a, w) . w of every state, [S]."""
+def _estimated_values(run: Run, task: Task) -> Floats:
+    """max_a psi(s, a, w) . w for every state, [S]."""
     states = np.arange(world(run).num_states)
     psi = run.successor_features(states, task.w)
     return (psi @ task.w.astype(np.float32)).max(axis=-1).astype(np.float64)
 
 
 def features(run: Run) -> list[list[float]]:
-    """A map of every component of phi, [d, S]."""
+    """Every component of phi as a map, [d, S]."""
     return [rounded(row) for row in grid_benchmark.features(run.visr, world(run)).T]
 
 
 def preset(run: Run, text: str) -> Floats:
-    """boxes:SEED, goal:ROW,COL or an expression of row and col; never a file, whatever the text says."""
+    """boxes:SEED, goal:ROW,COL or an expression of row and col; never a file."""
     grid = world(run)
     if len(text) > expression.MAX_LENGTH:
         raise UserError(f"A reward is at most {expression.MAX_LENGTH} characters long.")
@@ -76,21 +76,21 @@ def preset(run: Run, text: str) -> Floats:
 
 
 def rounded(values: NDArray[np.floating]) -> list[float]:
-    """Five digits are enough to draw with."""
+    """Numbers with five significant digits."""
     return [float(f"{value:.5g}") for value in values.tolist()]
 
 
-def can_be_painted(run: Run) -> bool:
-    """Whether the run lives on a grid, and not too large a one."""
-    return run.world is not None and run.world.num_states <= MOST_CELLS
+def is_paintable(run: Run) -> bool:
+    """Whether the run has a grid of at most MAX_CELLS cells."""
+    return run.world is not None and run.world.num_states <= MAX_CELLS
 
 
 def world(run: Run) -> GridWorld:
-    """The grid to paint on."""
+    """The run's grid; raises if it cannot be painted."""
     if run.world is None:
-        raise UserError(f"{run.config.env} is no grid; only grids can be painted.")
-    if not can_be_painted(run):
+        raise UserError(f"{run.config.env} is not a grid; only grids can be painted.")
+    if not is_paintable(run):
         raise UserError(
-            f"This grid has {run.world.num_states:,} cells; up to {MOST_CELLS:,} can be painted."
+            f"This grid has {run.world.num_states:,} cells; up to {MAX_CELLS:,} can be painted."
         )
     return run.world

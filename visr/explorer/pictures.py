@@ -1,4 +1,4 @@
-"""Pictures as bytes: frames for the wire, films as one strip, maps of a grid."""
+"""Encode pictures: frames as PNG, films as one strip of frames, maps of a grid."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from visr.errors import UserError
 from visr.play import rendering
 from visr.play.rendering import Picture
 
-_WIDEST = 160
-"""Pixels of a thumbnail."""
+_THUMBNAIL_WIDTH = 160
+"""Width of a thumbnail in pixels."""
 
 
 def screen_of(config: RunConfig) -> rendering.Screen | None:
-    """What shows the environment, or nothing where it cannot draw itself."""
+    """The environment's renderer, or None if it has none."""
     try:
         return rendering.screen(config)
     except UserError:
@@ -40,7 +40,7 @@ def strip(frames: Sequence[Picture]) -> tuple[bytes, tuple[int, int]]:
     small = [_thumbnail(frame) for frame in frames]
     joined = Image.fromarray(np.concatenate(small, axis=1))
     file = io.BytesIO()
-    # Few colours are enough for a thumbnail, and make it several times smaller.
+    # 64 colours make the file several times smaller.
     joined.quantize(64, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     height, width, _ = small[0].shape
     return file.getvalue(), (width, height)
@@ -48,9 +48,9 @@ def strip(frames: Sequence[Picture]) -> tuple[bytes, tuple[int, int]]:
 
 def _thumbnail(picture: Picture) -> Picture:
     height, width, _ = picture.shape
-    if width <= _WIDEST // 2:
+    if width <= _THUMBNAIL_WIDTH // 2:
         return picture
-    scale = _WIDEST / 2 / width if height > width else _WIDEST / width
+    scale = _THUMBNAIL_WIDTH / 2 / width if height > width else _THUMBNAIL_WIDTH / width
     size = (max(round(width * scale), 1), max(round(height * scale), 1))
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX))
 
@@ -71,5 +71,5 @@ def _viridis() -> NDArray[np.uint8]:
 
 
 def data_uri(content: bytes) -> str:
-    """A PNG inside a page."""
+    """A PNG as a data URI."""
     return f"data:image/png;base64,{base64.b64encode(content).decode()}"

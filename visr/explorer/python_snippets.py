@@ -1,4 +1,4 @@
-"""What was done on the page, as Python that does the same."""
+"""Python code that repeats what was done on the page."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 Lines = list[str]
-"""What defines `task`, one line each."""
+"""Lines of code that define `task`."""
 
 
 def script(run: Path, lines: Lines, *, gpi: bool, epsilon: float = 0.0) -> str:
-    """A whole program: the run, the task, its policy."""
+    """A complete program: load the run, infer the task, make its policy."""
     numpy = ["import numpy as np"] if any("np." in line for line in lines) else []
     return "\n".join(
         [
@@ -56,17 +56,17 @@ def direction(w: NDArray[np.float64], name: str, why: str = "") -> Lines:
 
 
 def saved(path: Path) -> Lines:
-    """A file of the run."""
+    """A task saved in the run."""
     return [f"task = visr.Task.load({str(path.resolve())!r})"]
 
 
 def expression(text: str) -> Lines:
-    """Words over cells or observation fields."""
+    """An expression over cells or observation fields."""
     return [f"task = run.infer({text!r})"]
 
 
 def environment(episodes: int, steps: int, seed: int, method: str) -> Lines:
-    """The environment's own reward, met for a while."""
+    """The environment's own reward, from some episodes."""
     counts = f"num_episodes={episodes}, num_steps={steps}, seed={seed}"
     return [
         f'compared = run.compare("env", {counts})',
@@ -75,7 +75,7 @@ def environment(episodes: int, steps: int, seed: int, method: str) -> Lines:
 
 
 def mixture(parts: Sequence[tuple[Lines, float]]) -> Lines:
-    """Every part under a name of its own, then their weighted sum."""
+    """Each part under its own name, then the weighted sum."""
     lines: Lines = ["from visr.inference.mixing import mix"]
     for index, (part, _) in enumerate(parts):
         lines += [line.replace("task = ", f"part_{index} = ", 1) for line in part]

@@ -1,4 +1,4 @@
-"""The explorer as a server on this machine: where it listens, what it prints, how it stops."""
+"""Run the explorer as a server on this machine."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import uvicorn
 
 from visr.errors import UserError
 from visr.explorer import app, warmup
-from visr.explorer.state import Explored
-from visr.explorer.validation import MOST_BYTES
+from visr.explorer.state import ExplorerState
+from visr.explorer.validation import MAX_BYTES
 
 TOKEN_VARIABLE = "VISR_EXPLORER_TOKEN"
-"""A token of one's own, so that pages survive a restart; not an option, as others can read command lines."""
+"""A fixed token lets pages survive a restart; not an option, because other users can read command lines."""
 PORT = 8017
 _TRIES = 20
 
 
 class Server:
-    """One launch: a socket that is bound, a token, and the application."""
+    """A bound socket, a token, and the application."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class Server:
         device: str = "auto",
     ) -> None:
         self.token = _token()
-        self.explored = Explored(run, device)
-        warmup.up(self.explored.run)
+        self.explored = ExplorerState(run, device)
+        warmup.warm_up(self.explored.run)
         self._socket = listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
         config = uvicorn.Config(
@@ -44,7 +44,7 @@ class Server:
             access_log=False,
             http="h11",
             ws="websockets-sansio",
-            ws_max_size=MOST_BYTES,
+            ws_max_size=MAX_BYTES,
             ws_max_queue=16,
             lifespan="off",
             server_header=False,
@@ -56,7 +56,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """What to open; wildcards are no addresses, so they become this machine."""
+        """The address to open; for a wildcard host, the loopback address."""
         name = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
         name = f"[{name}]" if ":" in name else name
         return f"http://{name}:{self.port}/?token={self.token}"
@@ -84,7 +84,7 @@ def _token() -> str:
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A listening socket; without a port of choice, the usual one or one of the next that are free."""
+    """A listening socket; without a port, the default one or one of the next that are free."""
     wanted, reason = range(PORT, PORT + _TRIES) if port is None else (port,), ""
     for number in wanted:
         try:

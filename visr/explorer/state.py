@@ -1,4 +1,4 @@
-"""What the explorer has on show: a run as of some age, the wishes granted for it, its atlas."""
+"""The explorer's state: the loaded run, its inferred tasks and its atlas."""
 
 from __future__ import annotations
 
@@ -13,45 +13,45 @@ from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
-from visr.explorer.task_requests import Wishes
+from visr.explorer.task_requests import TaskRequests
 from visr.storage.records import finetuning
 
-_MOST_SHOWS = 8
+_MAX_SESSIONS = 8
 
 
-class Explored:
-    """One run on show; whatever changes here changes under a lock."""
+class ExplorerState:
+    """One run and what was computed for it; changes are made under a lock."""
 
     def __init__(self, path: str | Path, device: str = "auto") -> None:
         self._path, self._device = path, device
         self.run = api.load(path, device=device)
-        self.wishes = Wishes(self.run)
+        self.requests = TaskRequests(self.run)
         self.computing = threading.Lock()
-        """Held by whatever takes long; who finds it held is told so instead of queueing."""
-        self._shows, self._lock = 0, threading.Lock()
+        """Held during long computations; further ones are refused, not queued."""
+        self._num_sessions, self._lock = 0, threading.Lock()
         self._atlas: Atlas | None = None
         self._wanted, self._error = 0, None
         self._drawing: threading.Thread | None = None
         self._facts = _facts(self.run)
 
     @contextlib.contextmanager
-    def seat(self) -> Iterator[None]:
-        """A place in front of the stage; there are only so many."""
+    def session_slot(self) -> Iterator[None]:
+        """One of a limited number of live sessions."""
         with self._lock:
-            if self._shows >= _MOST_SHOWS:
+            if self._num_sessions >= _MAX_SESSIONS:
                 raise UserError(
-                    f"{_MOST_SHOWS} pages are watching already; close one of them first."
+                    f"{_MAX_SESSIONS} pages are watching already; close one of them first."
                 )
-            self._shows += 1
+            self._num_sessions += 1
         try:
             yield
         finally:
             with self._lock:
-                self._shows -= 1
+                self._num_sessions -= 1
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Long work, one at a time."""
+    def exclusive(self) -> Iterator[None]:
+        """Run a long computation; refuse a second one at the same time."""
         if not self.computing.acquire(blocking=False):
             raise UserError("Something else is being computed; try again when it is done.")
         try:
@@ -60,16 +60,16 @@ class Explored:
             self.computing.release()
 
     def reload(self) -> None:
-        """The newest weights, if they are newer than ours; what was granted for the old ones is forgotten."""
+        """Load newer weights, if there are any, and discard the tasks and the atlas of the old ones."""
         newest = api.load(self._path, device=self._device)
         if newest.num_steps != self.run.num_steps:
             facts = _facts(newest)
             with self._lock:
-                self.run, self.wishes, self._facts = newest, Wishes(newest), facts
+                self.run, self.requests, self._facts = newest, TaskRequests(newest), facts
                 self._atlas, self._wanted = None, 0
 
     def start_atlas(self, num_skills: int, seed: int) -> None:
-        """Begin to make the atlas in a thread of its own; one at a time."""
+        """Start to make the atlas in a thread; only one at a time."""
         with self._lock:
             if self._drawing is not None and self._drawing.is_alive():
                 raise UserError("An atlas is being made already; wait until it is done.")
@@ -81,21 +81,21 @@ class Explored:
     def _draw_atlas(self, run: Run, num_skills: int, seed: int) -> None:
         try:
             for growing in atlas.draw(run, num_skills, seed):
-                if run is not self.run:  # newer weights came in: what was seen so far is not theirs
+                if run is not self.run:  # newer weights were loaded: this atlas is outdated
                     self._atlas, self._wanted = None, 0
                     return
                 self._atlas = growing
-        except Exception as error:  # other people's environments fail in ways of their own
+        except Exception as error:  # a user's environment may raise anything
             self._atlas, self._wanted = None, 0
             self._error = f"The atlas could not be made: {' '.join(str(error).split())}"
 
     def atlas_so_far(self, first: int) -> dict[str, Any]:
-        """The skills that are ready from `first` on, and how many there will be."""
+        """The finished skills from `first` on, and the total number."""
         drawn, is_drawing = self._atlas, self._drawing is not None and self._drawing.is_alive()
         content = {"wanted": self._wanted, "is_drawing": is_drawing, "error": self._error}
         if drawn is None:
             return {**content, "skills": []}
-        # when the last skill is in, all are judged: those that the client has must be sent again
+        # scores are computed after the last skill, so all skills are sent again then
         return {**content, **atlas.to_dict(drawn, self.run, first if is_drawing else 0)}
 
     def finished_atlas(self) -> tuple[Atlas, Run]:
@@ -106,11 +106,11 @@ class Explored:
         return self._atlas, self.run
 
     def facts(self) -> dict[str, Any]:
-        """What does not change while the weights stay, and what training adds meanwhile."""
-        return {**self._facts, **self.progress(), "saved": self.wishes.saved_names()}
+        """Facts about the run, its progress and its saved tasks."""
+        return {**self._facts, **self.progress(), "saved": self.requests.saved_names()}
 
     def progress(self) -> dict[str, Any]:
-        """How far training is, and how fresh the files are."""
+        """Progress of training, and a version that changes with the files."""
         directory = self.run.directory
         files = (directory.metrics, directory.evaluation, directory.online, directory.timing)
         stamps = [file.stat().st_mtime_ns for file in files if file.exists()]
@@ -141,7 +141,7 @@ def _facts(run: Run) -> dict[str, Any]:
         "epsilon": config.agent.epsilon,
         "grid": None,
     }
-    if world is not None and painting.can_be_painted(run):
+    if world is not None and painting.is_paintable(run):
         content["fields"] = ["row", "col", "height", "width"]
         content["grid"] = {
             "height": world.height,

@@ -1,4 +1,4 @@
-"""A wish from the page becomes a task: random, saved, the environment's, in words, by marks, by hand."""
+"""Turn a request of the page into a task: painted, random, saved, env, expression, marks, direction, mix."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from visr.api import Run
 from visr.config import InferenceConfig
 from visr.errors import UserError
 from visr.explorer import painting, python_snippets
-from visr.explorer.validation import Fields
+from visr.explorer.validation import RequestFields
 from visr.inference import compare, dataset, expression, mixing, regression
 from visr.storage import task_store
 from visr.storage.records.task import Task
 
-MOST_EPISODES, MOST_STEPS = 50, 100_000
-"""With rewards on: the paper's."""
-MOST_MARKS = 400
-_REMEMBERED = 200
+MAX_EPISODES, MAX_STEPS = 50, 100_000
+"""Limits for the environment's own reward: the paper's numbers."""
+MAX_MARKS = 400
+_MAX_KEPT = 200
 _FROM_MARKS = InferenceConfig(centred=True, ridge=0.1)
 
 
 @dataclass(frozen=True, eq=False)
-class Granted:
-    """A task, how to get it again in Python, and words about it."""
+class RequestedTask:
+    """A task, the Python that makes it again, and remarks."""
 
     id: str
     task: Task
@@ -37,7 +37,7 @@ class Granted:
     words: tuple[str, ...] = ()
 
     def to_dict(self, run: Run) -> dict[str, Any]:
-        """What the page shows of it."""
+        """The JSON that the page shows."""
         content = self.task.to_dict()
         return {
             "id": self.id,
@@ -56,18 +56,18 @@ _SHOWN = (
 )
 
 
-class Wishes:
-    """Grants wishes for one run, and remembers the latest ones by an id."""
+class TaskRequests:
+    """Infers tasks for one run and keeps the latest ones by id."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._granted: collections.OrderedDict[str, Granted] = collections.OrderedDict()
+        self._requested: collections.OrderedDict[str, RequestedTask] = collections.OrderedDict()
 
-    def grant(self, wish: Fields, kind: str | None = None) -> Granted:
-        """The task that a wish describes."""
-        kind = wish.text("kind", 20) if kind is None else kind
+    def infer(self, request: RequestFields, kind: str | None = None) -> RequestedTask:
+        """The task that a request describes."""
+        kind = request.text("kind", 20) if kind is None else kind
         grants: dict[
-            str, Callable[[Fields], tuple[Task, python_snippets.Lines, tuple[str, ...]]]
+            str, Callable[[RequestFields], tuple[Task, python_snippets.Lines, tuple[str, ...]]]
         ] = {
             "paint": self._painted,
             "random": self._random,
@@ -79,22 +79,22 @@ class Wishes:
             "mix": self._mixture,
         }
         if kind not in grants:
-            raise UserError(f"There is no wish {kind!r}; there are {', '.join(grants)}.")
-        granted = Granted(secrets.token_hex(8), *grants[kind](wish))
-        self._granted[granted.id] = granted
-        while len(self._granted) > _REMEMBERED:
-            self._granted.popitem(last=False)
-        return granted
+            raise UserError(f"There is no kind of task {kind!r}; there are {', '.join(grants)}.")
+        requested = RequestedTask(secrets.token_hex(8), *grants[kind](request))
+        self._requested[requested.id] = requested
+        while len(self._requested) > _MAX_KEPT:
+            self._requested.popitem(last=False)
+        return requested
 
-    def recall(self, id: str) -> Granted:
-        """A task granted before."""
-        if id not in self._granted:
+    def get(self, id: str) -> RequestedTask:
+        """An earlier task by its id."""
+        if id not in self._requested:
             raise UserError("This task is no longer remembered here; choose it again.")
-        return self._granted[id]
+        return self._requested[id]
 
     def save(self, id: str, name: str) -> str:
-        """Keep a task in the run; the answer is its name there. An earlier one of another reward stays."""
-        task = self.recall(id).task
+        """Save a task in the run and return its name there; never overwrite another task."""
+        task = self.get(id).task
         stem = task_store.slug(name or task.name)
         if not name:
             path = task_store.place(self.run.directory, task)
@@ -105,33 +105,39 @@ class Wishes:
         return task_store.keep(task, path).stem
 
     def saved_names(self) -> list[str]:
-        """Tasks that the run keeps."""
+        """Names of the tasks saved in the run."""
         return [path.stem for path in self.run.directory.task_files()]
 
-    def _painted(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _painted(
+        self, request: RequestFields
+    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
         world = painting.world(self.run)
-        reward = wish.numbers("reward", world.num_states)
+        reward = request.numbers("reward", world.num_states)
         task = painting.infer(self.run, reward)
         return task, python_snippets.painted(reward, world.height, world.width), ()
 
-    def _random(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
-        seed = wish.integer("seed", 0, 2**31 - 1)
+    def _random(
+        self, request: RequestFields
+    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+        seed = request.integer("seed", 0, 2**31 - 1)
         return self.run.skill(seed), python_snippets.skill(seed), ()
 
-    def _saved(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
-        wanted = wish.text("name", 200)
+    def _saved(self, request: RequestFields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+        wanted = request.text("name", 200)
         files = {path.stem: path for path in self.run.directory.task_files()}
-        if wanted not in files:  # looked up, never joined to a path
+        if wanted not in files:  # looked up in a list, so no path is built from it
             raise UserError(f"The run keeps no task {wanted!r}; it keeps {_listed(files)}.")
         task = Task.load(files[wanted])
-        self.run.policy(task)  # refuses tasks of other runs
+        self.run.policy(task)  # raises for a task of another run
         return task, python_snippets.saved(files[wanted]), ()
 
-    def _environment(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
-        episodes = wish.integer("episodes", 1, MOST_EPISODES, 10)
-        steps = wish.integer("steps", 100, MOST_STEPS, 10_000)
-        seed = wish.integer("seed", 0, 2**31 - 1, 0)
-        method = wish.text("method", 20, "best")
+    def _environment(
+        self, request: RequestFields
+    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+        episodes = request.integer("episodes", 1, MAX_EPISODES, 10)
+        steps = request.integer("steps", 100, MAX_STEPS, 10_000)
+        seed = request.integer("seed", 0, 2**31 - 1, 0)
+        method = request.text("method", 20, "best")
         compared = self.run.compare("env", num_episodes=episodes, num_steps=steps, seed=seed)
         task = self.run.task_of(compared, method, "env")
         return (
@@ -140,9 +146,11 @@ class Wishes:
             tuple(compared.words),
         )
 
-    def _expression(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
-        text = wish.text("text", expression.MAX_LENGTH).strip()
-        if "#" in text:  # Python would end the expression there, and what follows might name a file
+    def _expression(
+        self, request: RequestFields
+    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+        text = request.text("text", expression.MAX_LENGTH).strip()
+        if "#" in text:  # a comment could hide a file name
             raise UserError("An expression has no comments; leave out what begins with #.")
         if self.run.world is not None:
             values = painting.preset(self.run, text)
@@ -151,10 +159,10 @@ class Wishes:
         task = self.run.task_of(compared, "best", text)
         return task, python_snippets.expression(text), tuple(compared.words)
 
-    def _marks(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _marks(self, request: RequestFields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
         d = self.run.config.agent.num_features
-        phi = wish.rows("phi", d, MOST_MARKS)
-        liked = wish.numbers("liked", len(phi))
+        phi = request.rows("phi", d, MAX_MARKS)
+        liked = request.numbers("liked", len(phi))
         if not np.isin(liked, (-1, 0, 1)).all() or not liked.any() or np.ptp(liked) == 0:
             raise UserError(
                 "Mark some frames as good (1) or bad (-1), and leave others unmarked (0)."
@@ -164,21 +172,25 @@ class Wishes:
         task = regression.by_regression(phi, liked, _FROM_MARKS, name=name, env=self.run.config.env)
         return task, python_snippets.direction(task.w, name, "inferred from marked frames"), ()
 
-    def _direction(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
-        w = wish.numbers("w", self.run.config.agent.num_features)
+    def _direction(
+        self, request: RequestFields
+    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+        w = request.numbers("w", self.run.config.agent.num_features)
         task = self.run.skill(w, name="by hand")
         return task, python_snippets.direction(task.w, task.name), ()
 
-    def _mixture(self, wish: Fields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _mixture(
+        self, request: RequestFields
+    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
         parts = [
-            (self.recall(part.text("id", 40)), part.number("weight", -100, 100))
-            for part in wish.objects("parts", 4)
+            (self.get(part.text("id", 40)), part.number("weight", -100, 100))
+            for part in request.objects("parts", 4)
         ]
-        task = mixing.mix([(granted.task, weight) for granted, weight in parts])
-        lines = python_snippets.mixture([(granted.lines, weight) for granted, weight in parts])
+        task = mixing.mix([(requested.task, weight) for requested, weight in parts])
+        lines = python_snippets.mixture([(requested.lines, weight) for requested, weight in parts])
         cosines = [
-            f"cosine {mixing.cosine(task, granted.task):+.2f} with {granted.task.name}"
-            for granted, _ in parts
+            f"cosine {mixing.cosine(task, requested.task):+.2f} with {requested.task.name}"
+            for requested, _ in parts
         ]
         return task, lines, tuple(cosines)
 

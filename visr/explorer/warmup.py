@@ -1,4 +1,4 @@
-"""The first stroke shall be as quick as the others: what is imported or compiled late happens now."""
+"""Warm up late imports and kernels, so that the first painted reward is as fast as the others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from visr.api import Run
 from visr.explorer import painting
 
 
-def up(run: Run) -> None:
-    """Infer and judge a reward that nobody asked for."""
-    torch.set_num_threads(1)  # networks this small lose more by waking threads than they gain
-    if not painting.can_be_painted(run) or run.world is None or run.world.free.sum() < 2:
+def warm_up(run: Run) -> None:
+    """Infer and evaluate one arbitrary reward."""
+    torch.set_num_threads(1)  # small networks are slower with several threads
+    if not painting.is_paintable(run) or run.world is None or run.world.free.sum() < 2:
         return
     reward = np.zeros(run.world.num_states)
     reward[np.flatnonzero(run.world.free)[0]] = 1.0
-    painting.judge(run, painting.infer(run, reward), gpi=True)
+    painting.evaluate(run, painting.infer(run, reward), gpi=True)

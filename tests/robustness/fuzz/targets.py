@@ -19,7 +19,7 @@ from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.explorer import live
-from visr.explorer.state import Explored
+from visr.explorer.state import ExplorerState
 from visr.inference import expression
 from visr.paper.reproduce import ledger
 from visr.storage.records.task import Task
@@ -176,7 +176,7 @@ class Live:
     """The explorer's real handler, with a client in the same process that sends and listens."""
 
     def __init__(self, run: Path) -> None:
-        self._explored = Explored(run)
+        self._explored = ExplorerState(run)
 
     def make(self, random: random.Random) -> list[str | bytes]:
         return [self._message(random) for _ in range(MESSAGES)]

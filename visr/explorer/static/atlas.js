@@ -1,7 +1,7 @@
 // The skill atlas as it grows.
 
 import { file, get, post } from "./api.js";
-import { wish } from "./chooser.js";
+import { requestTask } from "./chooser.js";
 import { number } from "./plots.js";
 import { $, facts, make } from "./store.js";
 
@@ -58,10 +58,10 @@ function show(answer, openWatch) {
 }
 
 function card(skill, answer, done, openWatch) {
-  const watch = make("button", { async onclick() { if (await wish({ kind: "direction", w: skill.w })) openWatch(); } }, "Watch");
+  const watch = make("button", { async onclick() { if (await requestTask({ kind: "direction", w: skill.w })) openWatch(); } }, "Watch");
   const rows = [];
   if (!facts().grid) rows.push(["return", number(skill.score)]);
-  if (done) rows.push(["told apart", number(skill.discriminability)]);
+  if (done) rows.push(["separability", number(skill.discriminability)]);
   rows.push(["own reward", number(skill.own_reward)]);
   const pictures = make("div", { class: "screens" }, film(skill, answer.scale));
   if (skill.visits) pictures.append(make("img", { class: "visits", alt: `Visits of skill ${skill.index + 1}`, src: skill.visits }));

@@ -7,13 +7,13 @@ import { play } from "./watch.js";
 
 let parts = [null, null];
 
-export async function wish(what, button = null) {
+export async function requestTask(what, button = null) {
   if (button) button.disabled = true;
   try {
-    const granted = { ...(await post("/api/task", what)), wish: what };
-    setTask(granted);
+    const requested = { ...(await post("/api/task", what)), request: what };
+    setTask(requested);
     complain("watch-error", null);
-    return granted;
+    return requested;
   } catch (error) {
     complain("watch-error", error);
     return null;
@@ -23,7 +23,7 @@ export async function wish(what, button = null) {
 }
 
 const section = (title, open, ...body) =>
-  make("details", { name: "wish", open }, make("summary", {}, title), make("div", { class: "body" }, ...body));
+  make("details", { name: "task-request", open }, make("summary", {}, title), make("div", { class: "body" }, ...body));
 const hint = (words) => make("p", { class: "muted" }, words);
 
 export function setup() {
@@ -32,7 +32,7 @@ export function setup() {
     if (!built) {
       built = true;
       $("chooser").append(random(), saved(), environment(run), expression(run), marks(), sliders(run), mix());
-      if (!task()) wish({ kind: "random", seed: 0 });
+      if (!task()) requestTask({ kind: "random", seed: 0 });
     }
     const list = $("saved-name");
     const names = run.saved.map((name) => make("option", {}, name));
@@ -52,7 +52,7 @@ function random() {
   const seed = make("input", { type: "number", min: 0, max: 2147483647, value: 0, "aria-label": "Seed of the skill", id: "skill-seed" });
   const go = (next) => {
     if (next) seed.value = Number(seed.value) + 1;
-    wish({ kind: "random", seed: Number(seed.value) });
+    requestTask({ kind: "random", seed: Number(seed.value) });
   };
   seed.addEventListener("change", () => go(false));
   return section("A random skill", true, make("div", { class: "row" }, make("label", { class: "inline" }, "seed ", seed), make("button", { id: "next-skill", onclick: () => go(true) }, "Next")));
@@ -60,7 +60,7 @@ function random() {
 
 function saved() {
   const list = make("select", { id: "saved-name", "aria-label": "Saved tasks" });
-  const button = make("button", { onclick: () => list.value && wish({ kind: "saved", name: list.value }, button) }, "Load");
+  const button = make("button", { onclick: () => list.value && requestTask({ kind: "saved", name: list.value }, button) }, "Load");
   return section("A saved task", false, list, button);
 }
 
@@ -74,9 +74,9 @@ function environment(run) {
       const began = performance.now();
       said.textContent = "Meeting rewards …";
       const clock = setInterval(() => (said.textContent = `Meeting rewards … ${Math.round((performance.now() - began) / 1000)} s`), 1000);
-      const granted = await wish({ kind: "environment", episodes: Number(episodes.value), steps: Number(steps.value) }, button);
+      const requested = await requestTask({ kind: "environment", episodes: Number(episodes.value), steps: Number(steps.value) }, button);
       clearInterval(clock);
-      said.textContent = granted ? `Inferred by ${granted.method}.` : "";
+      said.textContent = requested ? `Inferred by ${requested.method}.` : "";
     },
   }, "Meet rewards");
   return section("The environment's reward", false,
@@ -88,7 +88,7 @@ function expression(run) {
   const example = run.grid ? "row > 5 and col < 3" : run.fields.length ? `abs(${run.fields[Math.min(2, run.fields.length - 1)]}) < 0.1` : "";
   const input = make("input", { id: "expression", maxlength: 500, placeholder: example, "aria-label": "Reward as an expression" });
   const button = make("button", {}, "Infer");
-  const form = make("form", { class: "body", onsubmit(event) { event.preventDefault(); wish({ kind: "expression", text: input.value }, button); } }, input, button);
+  const form = make("form", { class: "body", onsubmit(event) { event.preventDefault(); requestTask({ kind: "expression", text: input.value }, button); } }, input, button);
   const words = run.fields.length ? `Fields: ${run.fields.join(", ")}${run.grid ? "" : ", before_… of the state before, action"}.` : "Observations here are images, which have no fields to name.";
   return section("An expression", false, hint(words), form);
 }
@@ -141,7 +141,7 @@ function change(event) {
   clearTimeout(pending);
   pending = setTimeout(() => {
     const w = [...document.querySelectorAll("#sliders input")].map((input) => Number(input.value));
-    if (w.some((x) => x !== 0)) wish({ kind: "direction", w });
+    if (w.some((x) => x !== 0)) requestTask({ kind: "direction", w });
   }, 60);
 }
 
@@ -156,9 +156,9 @@ function mix() {
     out.textContent = Number(share.value).toFixed(2);
     if (!parts[0] || !parts[1]) return;
     const b = Number(share.value);
-    // not through `wish` alone: parts must be known to a server that may have been restarted
-    for (const i of [0, 1]) if (parts[i].stale) parts[i] = { ...(await post("/api/task", parts[i].wish)), wish: parts[i].wish };
-    wish({ kind: "mix", parts: [{ id: parts[0].id, weight: 1 - b }, { id: parts[1].id, weight: b }] });
+    // not through `requestTask` alone: parts must be known to a server that may have been restarted
+    for (const i of [0, 1]) if (parts[i].stale) parts[i] = { ...(await post("/api/task", parts[i].request)), request: parts[i].request };
+    requestTask({ kind: "mix", parts: [{ id: parts[0].id, weight: 1 - b }, { id: parts[1].id, weight: b }] });
   }
   share.addEventListener("input", () => { clearTimeout(pending); pending = setTimeout(change, 60); });
   return section("A mixture of two", false, make("div", { class: "row" }, ...slots), make("label", { class: "inline" }, "A", share, "B ", out));

@@ -72,9 +72,9 @@ function show() {
 
 async function infer() {
   const all = [...marked, ...seen.map(({ phi }) => ({ phi, liked: 0 }))].slice(0, 400);
-  const wish = { kind: "marks", phi: all.map((m) => m.phi), liked: all.map((m) => m.liked) };
+  const request = { kind: "marks", phi: all.map((m) => m.phi), liked: all.map((m) => m.liked) };
   try {
-    setTask({ ...(await post("/api/task", wish)), wish });
+    setTask({ ...(await post("/api/task", request)), request });
     complain("watch-error", null);
   } catch (error) {
     complain("watch-error", error);

@@ -212,10 +212,10 @@ async function ask() {
   asked = 0;
   try {
     if (reward.some((r) => r !== 0)) {
-      const wish = { kind: "paint", reward: reward.slice() };
+      const request = { kind: "paint", reward: reward.slice() };
       answer = await post("/api/paint", { reward, gpi: $("paint-gpi").checked });
       complain("paint-error", null);
-      setTask({ ...answer.task, wish });
+      setTask({ ...answer.task, request });
     } else answer = null;
     redraw();
     if (answer) $("latency").textContent = `${Math.round(performance.now() - since)} ms`;

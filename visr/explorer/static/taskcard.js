@@ -79,11 +79,11 @@ async function save(card) {
   }
 }
 
-// A server that was restarted has forgotten the task, but a wish can be made again.
+// A server that was restarted no longer knows the task; send its request again.
 async function remembered() {
   const now = task();
   if (!now.stale) return now;
-  setTask({ ...(await post("/api/task", now.wish)), wish: now.wish });
+  setTask({ ...(await post("/api/task", now.request)), request: now.request });
   return task();
 }
 
