@@ -54,7 +54,7 @@ def measure(config: RunConfig, seconds: float) -> dict[str, Any]:
     """
     config = configuration.replace(config, **_ALIKE)
     with session.joined("local", session.needs(config)):
-        cluster = ClusterLoop(config, "local")
+        cluster = ClusterLoop(config)
         with training_loop(cluster) as train_on_ray, training_loop(Loop(config)) as train:
             for job in (train_on_ray, train):
                 job()  # warm-up
@@ -63,7 +63,7 @@ def measure(config: RunConfig, seconds: float) -> dict[str, Any]:
             while not alone.seconds or time.perf_counter() < deadline:
                 on_ray.run()
                 alone.run()
-            row = cluster.vitals()
+            row = cluster.stats()
     return {
         "steps_per_second": on_ray.rate,
         "limit_steps_per_second": alone.rate,

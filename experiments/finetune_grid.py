@@ -34,7 +34,7 @@ COLUMNS += ["fraction_of_optimal"]
 
 def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[tuple[int, float]]:
     """(steps, fraction) at the steps of `AT`: w's own policy, for the task's true reward."""
-    agent = finetuning.beginning(run.visr, run.config, settings)
+    agent = finetuning.initial_agent(run.visr, run.config, settings)
     saved = task.w[None]
     tuner = FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent.psi)
     for at in [at for at in AT if at <= settings.num_steps]:

@@ -30,9 +30,10 @@ from visr.ops import sphere
 from visr.storage.run_dir import RunDir
 from visr.training import devices
 from visr.training.actor_pool import group_sizes, spec_of
-from visr.training.batch_queue import joined
-from visr.training.loop import Loop, TrainingLoop, new_agent
-from visr.training.metrics import Recorder
+from visr.training.batch_queue import concatenate
+from visr.training.driver import Trainer
+from visr.training.loop import Loop, new_agent
+from visr.training.metrics import MetricsWriter
 from visr.types import Unroll
 
 Job = Callable[[], int]
@@ -98,24 +99,25 @@ def compared(loop: NDArray, limit: NDArray) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def training_loop(loop: TrainingLoop) -> Iterator[Job]:
+def training_loop(loop: Trainer) -> Iterator[Job]:
     """A job that trains until the learner has used more steps, and logs as training does."""
     rounds, every = loop.rounds(), loop.config.training.log_every
 
     def train() -> int:
-        before = now = loop.num_learned_steps
+        before = now = loop.num_steps
         while now == before:
             latest = next(rounds)
             recorder.add(latest.metrics)
-            now = loop.num_learned_steps
+            now = loop.num_steps
             if now // every > before // every:
-                recorder.write(now, latest.num_updates)
-                recorder.write_vitals(now, loop.vitals())
+                recorder.write(now, latest.num_updates, loop.extra_rows())
         return now - before
 
     with (
         tempfile.TemporaryDirectory() as directory,
-        contextlib.closing(Recorder(RunDir.create(f"{directory}/run", loop.config))) as recorder,
+        contextlib.closing(
+            MetricsWriter(RunDir.create(f"{directory}/run", loop.config))
+        ) as recorder,
         contextlib.closing(loop),
         contextlib.closing(rounds),
     ):
@@ -219,7 +221,7 @@ def minatar(preset: str, env: str, seconds: float) -> dict[str, Any]:
     games = envs.make_vec(config, num_envs, seed=0)
     loop = Loop(config)
     with training_loop(loop) as train:
-        unroll = joined(loop.crews[0].collect())  # a copy, so that gradients can pass
+        unroll = concatenate(loop.actor_pools[0].collect())  # a copy, so that gradients can pass
         assert unroll is not None
         jobs = {
             "loop": train,

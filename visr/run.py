@@ -361,7 +361,7 @@ def _restore(agent: registry.Agent, run_dir: RunDir, model: pretrained_models.Ca
         return checkpoint.restore_agent(agent, run_dir)
     tensors = pretrained_models.weights(model.name)
     assert isinstance(agent, Visr)  # as `models.pack` saw to
-    with checkpoint.fitting(pretrained_models.PLACE / f"{model.name}.safetensors"):
+    with checkpoint.refuse_mismatch(pretrained_models.PLACE / f"{model.name}.safetensors"):
         agent.phi.load_state_dict(within(tensors, "phi."))
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()

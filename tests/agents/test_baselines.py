@@ -194,7 +194,7 @@ def test_inverse_dynamics_learns_which_action_was_taken():
 
 def test_uniform_takes_every_action_as_often_as_the_others():
     loop = Loop(tiny("uniform", CORRIDOR, num_envs=64, unroll_length=100))
-    (unroll,) = loop.crews[0].collect()
+    (unroll,) = loop.actor_pools[0].collect()
     share = unroll.action.float().mean()  # 6,400 draws of one half: deviation .006
     assert float(share) == pytest.approx(0.5, abs=0.03)
     loop.close()

@@ -61,6 +61,6 @@ def test_training_outlives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: A
                 num_updates += len(next(rounds).metrics)
                 assert time.monotonic() < deadline
             then()
-        row = loop.vitals()
+        row = loop.stats()
     assert loop.num_updates == num_updates
-    assert loop.num_steps - loop.num_learned_steps == 40 * (row["queue"] + row["unrolls_dropped"])
+    assert loop.num_collected_steps - loop.num_steps == 40 * (row["queue"] + row["unrolls_dropped"])

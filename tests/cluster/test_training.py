@@ -98,9 +98,9 @@ def test_actors_that_die_or_hang_are_replaced_and_every_unroll_is_counted_once(
                 harmed = True
             if dies.generation and hangs.generation and loop.actors.num_ready == 3:
                 break
-        learnt, row = loop.num_learned_steps, loop.vitals()
+        learnt, row = loop.num_steps, loop.stats()
     assert learnt == num_updates * 32 * 40
-    collected = loop.num_steps
+    collected = loop.num_collected_steps
     assert collected - learnt == (row["queue"] + row["unrolls_dropped"]) * 40
     assert (row["actors"], row["actors_replaced"]) == (3, 2)
     assert 0 < row["max_staleness"] <= 3

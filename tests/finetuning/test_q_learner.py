@@ -47,7 +47,7 @@ def task(pretrained: visr.Run) -> Task:
 
 
 def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
-    agent = finetuning.beginning(run.visr, run.config, FinetuneConfig(**fields))
+    agent = finetuning.initial_agent(run.visr, run.config, FinetuneConfig(**fields))
     settings = configuration.finetune_settings({**SHORT, **fields})
     return FineTuner(agent, run.config, settings, task.w, task.w[None], task.reward)
 

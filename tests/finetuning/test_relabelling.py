@@ -46,7 +46,7 @@ def task(pretrained: visr.Run) -> Task:
 
 def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
     settings = configuration.finetune_settings({**FREE, **fields})
-    agent = finetuning.beginning(run.visr, run.config, settings)
+    agent = finetuning.initial_agent(run.visr, run.config, settings)
     saved = task.w[None]
     return FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent.psi)
 

@@ -18,7 +18,7 @@ from visr.config import RunConfig, presets
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.actor import Actor
-from visr.training.actor_pool import LocalCrew, spec_of
+from visr.training.actor_pool import LocalActorPool, spec_of
 from visr.training.loop import Loop, new_agent
 from visr.training.online_evaluation import OnlineEvaluation
 from visr.types import Unroll
@@ -280,11 +280,11 @@ def test_rewards_are_for_rewarded_environments_only():
     config = small(num_steps=96)
     seeing, blind = Loop(config), Loop(config)
     assert blind.online is not None
-    (crew,) = blind.crews
-    assert isinstance(crew, LocalCrew)
+    (pool,) = blind.actor_pools
+    assert isinstance(pool, LocalActorPool)
     num_poisoned = 0
     with pytest.MonkeyPatch.context() as patch:
-        for actor in crew.actors.values():
+        for actor in pool.actors.values():
             original = actor.env.step
 
             def step(actions: Any, original: Any = original) -> Any:
@@ -324,7 +324,7 @@ def test_a_loop_goes_on_from_its_state_as_if_never_stopped(fields: dict[str, Any
     for _ in range(3):
         next(rounds)
     assert 0 < whole.learner.num_updates < 8
-    whole.restart_forgetful_environments()
+    whole.reset_unsaveable_envs()
     tensors, counts = whole.state()
     resumed.load_state({k: v.clone() for k, v in tensors.items()}, counts)
     again = run_to_the_end(resumed)

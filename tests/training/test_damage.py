@@ -16,6 +16,7 @@ from visr.storage.files import read_json
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.loop import Loop
+from visr.training.metrics import MetricsWriter
 
 
 def test_a_checkpoint_that_does_not_fit_its_config_is_a_sentence(trained: Path, tmp_path: Path):
@@ -42,10 +43,10 @@ def test_no_run_is_left_where_its_first_checkpoint_found_no_room(
 
 def test_divergence_is_named_and_the_metrics_stay_clean(tmp_path: Path, tiny: Any):
     run = RunDir.create(tmp_path / "run", tiny())
-    recorder = pretraining.Recorder(run)
+    recorder = MetricsWriter(run)
     recorder.add([{"psi_loss": torch.tensor(float("nan"))}])
     with pytest.raises(UserError, match="psi_loss is nan"):
-        recorder.write(1280, 1)
+        recorder.write(1280, 1, {})
     assert not run.metrics.exists()
 
 

@@ -21,6 +21,7 @@ from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows, read_rows
 from visr.training import checkpoint, diagnostics
 from visr.training.loop import Loop
+from visr.training.metrics import MetricsWriter
 
 
 class Odd(gymnasium.Env[Any, np.int64]):
@@ -88,7 +89,7 @@ SMALL = {
         ("Odd/Shape-v0", r"Odd/Shape-v0 failed with ValueError"),
         (
             "Odd/Raises-v0",
-            r"failed with ZeroDivisionError: the reservoir is empty \(test_health.py, line \d+\)",
+            r"failed with ZeroDivisionError: the reservoir is empty \(test_diagnostics.py, line \d+\)",
         ),
     ],
 )
@@ -125,15 +126,15 @@ def test_whoever_wants_to_see_it_out_may(tmp_path: Path):
 
 def test_patience_is_remembered_over_a_restart(tmp_path: Path, tiny: Any):
     run = RunDir.create(tmp_path / "run", tiny())
-    first, second = pretraining.Recorder(run), pretraining.Recorder(run)
+    first, second = MetricsWriter(run), MetricsWriter(run)
     row = {"feature_concentration": torch.tensor(1.0)}
     for step in range(diagnostics.PATIENCE - 1):
         first.add([row])
-        first.write(step, step)
+        first.write(step, step, {})
     second.load_state(first.state())
     second.add([row])
     with pytest.raises(UserError, match="phi is nearly the same"):
-        second.write(10, 10)
+        second.write(10, 10, {})
     first.close()
     second.close()
 
@@ -170,12 +171,12 @@ def test_sums_that_explode_stop_a_run_and_leave_good_checkpoints(tmp_path: Path,
 def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path):
     loop = Loop(tiny())
     tensors, _ = loop.state()
-    diagnostics.refuse_broken(tensors, 1)
+    diagnostics.refuse_non_finite(tensors, 1)
     next(iter(tensors.values()))[0] = float("inf")
     with pytest.raises(
         UserError, match=r"learner\.agent\..* is not finite; the last checkpoint is kept"
     ):
-        diagnostics.refuse_broken(tensors, 1)
+        diagnostics.refuse_non_finite(tensors, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from visr.errors import UserError
 from visr.training.actor import Actor
-from visr.training.actor_pool import LocalCrew, RemoteCrew, group_sizes
-from visr.training.batch_queue import joined
+from visr.training.actor_pool import LocalActorPool, RemoteActorPool, group_sizes
+from visr.training.batch_queue import concatenate
 from visr.training.loop import Loop, total_updates
 
 
@@ -39,7 +39,7 @@ def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
 def test_the_number_of_processes_changes_nothing(tiny: Any, num_processes: int):
     config = tiny(num_steps=5_120, num_actor_groups=4)
     alone, together = Loop(config, num_processes=1), Loop(config, num_processes)
-    assert len(together.crews) == num_processes
+    assert len(together.actor_pools) == num_processes
     assert_same_state(run_to_the_end(alone), run_to_the_end(together))
 
 
@@ -160,8 +160,8 @@ def test_groups_share_environments_evenly(tiny: Any):
 
 def test_an_acting_process_that_dies_is_named(tiny: Any):
     loop = Loop(tiny(), num_processes=2)
-    child = loop.crews[1]
-    assert isinstance(child, RemoteCrew)
+    child = loop.actor_pools[1]
+    assert isinstance(child, RemoteActorPool)
     child.process.kill()
     with pytest.raises(UserError, match="ended unexpectedly"):
         next(loop.rounds())
@@ -169,14 +169,14 @@ def test_an_acting_process_that_dies_is_named(tiny: Any):
 
 
 def actors_of(loop: Loop) -> list[Actor]:
-    (crew,) = loop.crews
-    assert isinstance(crew, LocalCrew)
-    return list(crew.actors.values())
+    (pool,) = loop.actor_pools
+    assert isinstance(pool, LocalActorPool)
+    return list(pool.actors.values())
 
 
 def test_parts_of_a_join_are_what_was_joined(tiny: Any):
     unrolls = [actor.collect() for actor in actors_of(Loop(tiny()))]
-    whole = joined(unrolls)
+    whole = concatenate(unrolls)
     assert whole is not None
     for mine, theirs in zip(whole.part(16, 32), unrolls[1], strict=True):
         assert torch.equal(mine, theirs)

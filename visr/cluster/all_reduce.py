@@ -39,13 +39,13 @@ class AllReduce:
                 host = "127.0.0.1"
         return f"tcp://{host}:{port}"
 
-    def total(self, count: Tensor) -> Tensor:
+    def sum_count(self, count: Tensor) -> Tensor:
         """The sum of the learners' counts."""
         shared = count.to(self._device)
         distributed.all_reduce(shared)
         return shared.cpu()
 
-    def add_up(self, gradients: list[Tensor], metrics: dict[str, Tensor]) -> None:
+    def sum_gradients(self, gradients: list[Tensor], metrics: dict[str, Tensor]) -> None:
         """Sum all tensors in one message; each small one would cost a round trip."""
         names = sorted(metrics)
         parts = [*gradients, *(metrics[name] for name in names)]

@@ -11,7 +11,7 @@ from visr.cluster.supervisor import is_lost_object, reason, remote_class
 from visr.cluster.workers import LearnerWorker, Weights
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.training.loop import Setback
+from visr.training.progress import LostProgress
 
 
 class RemoteLearners:
@@ -105,12 +105,12 @@ class RemoteLearners:
             return ray.get(references)
         except (RayActorError, ObjectLostError) as error:
             self.close()
-            raise Setback("The learner's process or its node has gone.") from error
+            raise LostProgress("The learner's process or its node has gone.") from error
         except RayTaskError as error:
             why, several = reason(error), len(self.handles) > 1
             self.close()
             if several and isinstance(error, RuntimeError):  # what torch.distributed raises
-                raise Setback(f"The learners have lost each other ({why}).") from error
+                raise LostProgress(f"The learners have lost each other ({why}).") from error
             raise UserError(f"The learner failed ({why}); the last checkpoint is kept.") from error
 
 

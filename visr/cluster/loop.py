@@ -22,7 +22,8 @@ from visr.cluster.workers import Weights, arrays, load_weights, tensors
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.training.actor_pool import spec_of
-from visr.training.loop import Round, new_agent, total_updates
+from visr.training.loop import new_agent, steps_after, total_updates
+from visr.training.progress import Round
 
 log = logging.getLogger("visr.cluster")
 
@@ -42,14 +43,17 @@ class ClusterLoop:
     queue has room, and the learner uses no unroll older than `max_staleness` updates.
     """
 
-    def __init__(self, config: RunConfig, where: str = "auto") -> None:
-        self.config, self.where = config, where
+    replay = None
+    """Unrolls are used once."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
         self.spec = spec_of(envs.make_vec(config, 1))
         self._agent = new_agent(config, self.spec).requires_grad_(False)
         _check_running_statistics(config, self._agent)
         self._stats = ClusterStats(config.training.unroll_length)
         self._queue = UnrollQueue(config.training.batch_size)
-        self.num_steps = self.num_updates = 0
+        self.num_collected_steps = self.num_updates = 0
         self._weights: Weights | None = None
         self._fetched: Weights | None = None
         self.learners = RemoteLearners(config)
@@ -78,10 +82,14 @@ class ClusterLoop:
         return self.num_updates >= total_updates(self.config)
 
     @property
-    def num_learned_steps(self) -> int:
-        """Steps that the learner has used; this is what `num_steps` means on disk."""
-        training = self.config.training
-        return self.num_updates * training.batch_size * training.unroll_length
+    def num_steps(self) -> int:
+        """Steps that the learner has consumed."""
+        return steps_after(self.config, self.num_updates)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run."""
+        return self.config.training.num_steps
 
     @property
     def agent(self) -> Agent:
@@ -93,11 +101,15 @@ class ClusterLoop:
         return self._agent
 
     @property
-    def remembers(self) -> bool:
+    def can_save_now(self) -> bool:
         """Whether a checkpoint can be written now: always, or only if it can contain the environments."""
         return not self._is_synchronous or self.actors.remember
 
-    def vitals(self) -> dict[str, float]:
+    def extra_rows(self) -> dict[str, dict[str, float]]:
+        """Cluster statistics and returns of the rewarded environments since the last call."""
+        return {"cluster": self.stats(), **({"online": self.online.row()} if self.online else {})}
+
+    def stats(self) -> dict[str, float]:
         """Cluster statistics since the last call."""
         now = {
             "actors": float(self.actors.num_ready),
@@ -122,32 +134,35 @@ class ClusterLoop:
             state = {k: v for k, v in self.learners.state([]).items() if k.startswith("learner.")}
         if self.online:
             state |= self.online.state()
-        return tensors(state), {"num_steps": self.num_steps, "num_updates": self.num_updates}
+        return tensors(state), {
+            "num_steps": self.num_collected_steps,
+            "num_updates": self.num_updates,
+        }
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`; starts new learners if the old ones are lost."""
         if not self.learners.are_running:
             self._stats.num_restarts += 1
             self._start_learners(self.learners.spawn())
-        self.num_steps, self.num_updates = counts["num_steps"], counts["num_updates"]
+        self.num_collected_steps, self.num_updates = counts["num_steps"], counts["num_updates"]
         state = arrays(tensors)
         waiting = tensors.get("waiting.w")
         self.learners.load_state(_of(state, "learner.", "waiting."), self.num_updates)
         self._queue.reset(self.num_updates, 0 if waiting is None else len(waiting))
         self._weights = None
-        self.actors.reset(self.num_steps)
+        self.actors.reset(self.num_collected_steps)
         while self.actors.num_acting or self._online_is_acting():
             self._wait_and_queue(_TICK)
-        self.actors.load_state(state, self.num_steps)
+        self.actors.load_state(state, self.num_collected_steps)
         if self.online:
-            self.online.load_state(state, self.num_steps)
+            self.online.load_state(state, self.num_collected_steps)
 
-    def restart_forgetful_environments(self) -> None:
+    def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved (synchronous only)."""
         if self._is_synchronous:
-            self.actors.restart(self.num_steps)
+            self.actors.restart(self.num_collected_steps)
             if self.online:
-                self.online.restart(self.num_steps)
+                self.online.restart(self.num_collected_steps)
 
     # ------------------------------------------------------------------------------ synchronous
 
@@ -159,7 +174,7 @@ class ClusterLoop:
         """All actors use the same weights while the learner uses the queued unrolls."""
         while not self.actors.num_ready:
             self._wait_and_queue(_TICK)
-            yield Round(self.num_steps, self.num_updates, [])
+            yield Round(self.num_updates, [])
         if len(self._queue) < self._num_unrolls_left():
             self.actors.begin(self._newest_weights(), _NO_LIMIT, _NO_LIMIT)
             if self.online:
@@ -174,7 +189,7 @@ class ClusterLoop:
             if self.learners.is_finished(ready):
                 metrics = self._finish_learning()
         self._enqueue([arrived[group] for group in sorted(arrived)])
-        yield Round(self.num_steps, self.num_updates, metrics)
+        yield Round(self.num_updates, metrics)
 
     # ------------------------------------------------------------------------------ asynchronous
 
@@ -190,11 +205,11 @@ class ClusterLoop:
             ready = self._wait_and_queue(_TICK)
             if self.learners.is_finished(ready):
                 metrics = self._finish_learning()
-                yield Round(self.num_steps, self.num_updates, metrics)
+                yield Round(self.num_updates, metrics)
                 return
             if not taken and len(self._queue) >= self.config.training.batch_size:
                 return
-        yield Round(self.num_steps, self.num_updates, [])
+        yield Round(self.num_updates, [])
 
     def _start_free_actors(self) -> None:
         """Start free actors only while their unrolls can be used before they are too stale."""
@@ -205,7 +220,7 @@ class ClusterLoop:
         waiting = len(self._queue)
         wanted, room = self._num_unrolls_left() - waiting, num_fresh - waiting
         self.actors.begin(self._newest_weights(), wanted, room)
-        if self.online and self.online.is_behind(self.num_steps):
+        if self.online and self.online.is_behind(self.num_collected_steps):
             self.online.begin(self._newest_weights())
 
     # ------------------------------------------------------------------------------ both
@@ -244,7 +259,7 @@ class ClusterLoop:
     def _enqueue(self, arrived: list[QueuedUnrolls]) -> None:
         for waiting in arrived:
             self._queue.add(waiting)
-            self.num_steps += waiting.size * self.config.training.unroll_length
+            self.num_collected_steps += waiting.size * self.config.training.unroll_length
 
     def _wait(self, seconds: float) -> set[Any]:
         """References that are ready, as soon as one is."""

@@ -25,7 +25,7 @@ from visr.config import RunConfig
 from visr.training import devices
 from visr.training.actor import Actor
 from visr.training.actor_pool import group_sizes, spec_of
-from visr.training.batch_queue import Intake
+from visr.training.batch_queue import BatchQueue
 from visr.training.learner import within
 from visr.training.loop import new_agent, new_learner, total_updates
 from visr.training.online_evaluation import OnlineEvaluation
@@ -67,7 +67,7 @@ class ActorWorker(Worker):
         env = envs.make_vec(config, group_sizes(config)[self._group])
         self._psi = devices.prepared(new_psi(config.agent, spec_of(env)), config.training)
         self._actor = Actor(config, env, self._psi, self._seed)
-        return self._actor.remembers
+        return self._actor.can_checkpoint_envs
 
     def collect(self, psi: Arrays) -> tuple[list[NDArray], dict[str, float]]:
         """One unroll with these weights, and the seconds spent acting and waiting."""
@@ -82,8 +82,8 @@ class ActorWorker(Worker):
 
     def restart(self, num_steps: int) -> None:
         """Reset the environments if a checkpoint cannot contain their state."""
-        if not self._actor.remembers:
-            self._actor.restart(num_steps)
+        if not self._actor.can_checkpoint_envs:
+            self._actor.reset_envs(num_steps)
 
     def state(self) -> Arrays:
         """Everything that determines later unrolls, given the weights."""
@@ -108,23 +108,23 @@ class LearnerWorker(Worker):
         """Build agent and learner; several learners connect to each other first."""
         config, num_learners = self._config, self._config.cluster.num_learners
         set_up_torch(config)
-        partners = None
+        all_reduce = None
         if address_of_first is not None:
             on_gpu = config.cluster.gpus_per_learner > 0
-            partners = AllReduce(address_of_first, self._rank, num_learners, on_gpu)
+            all_reduce = AllReduce(address_of_first, self._rank, num_learners, on_gpu)
         spec = spec_of(envs.make_vec(config, 1))
         self._agent = devices.prepared(new_agent(config, spec), config.training)
-        self._learner = new_learner(config, self._agent, partners)
+        self._learner = new_learner(config, self._agent, all_reduce)
         size, total = config.training.batch_size, total_updates(config)
-        self._intake = Intake(self._learner, size, total, self._rank, num_learners)
+        self._batches = BatchQueue(self._learner, size, total, self._rank, num_learners)
         self._free_since = time.perf_counter()
 
     def learn(self, *unrolls: list[NDArray]) -> tuple[Arrays, Arrays, dict[str, Any]]:
         """Queue these unrolls, update on every full batch, and publish the weights."""
         start = time.perf_counter()
         waited = start - self._free_since
-        self._intake.add([Unroll(*shared_tensors(fields)) for fields in unrolls])
-        metrics = [{k: float(v) for k, v in one.items()} for one in self._intake.learn()]
+        self._batches.add([Unroll(*shared_tensors(fields)) for fields in unrolls])
+        metrics = [{k: float(v) for k, v in one.items()} for one in self._batches.learn()]
         self._free_since = time.perf_counter()
         report = {"learnt": self._free_since - start, "waited": waited, "metrics": metrics}
         return *self.publish(), report
@@ -137,15 +137,15 @@ class LearnerWorker(Worker):
 
     def state(self, *unrolls: list[NDArray]) -> Arrays:
         """The learner and the queued unrolls, these included, as the single-machine loop saves them."""
-        self._intake.add([Unroll(*shared_tensors(fields)) for fields in unrolls])
+        self._batches.add([Unroll(*shared_tensors(fields)) for fields in unrolls])
         learner = {f"learner.{k}": v for k, v in self._learner.state().items()}
-        return arrays(learner | self._intake.state())
+        return arrays(learner | self._batches.state())
 
     def load_state(self, state: Arrays, num_updates: int) -> None:
         """The inverse of `state`."""
         loaded = tensors(state)
         self._learner.load_state(within(loaded, "learner."), num_updates)
-        self._intake.load_state(loaded)
+        self._batches.load_state(loaded)
 
 
 class OnlineEvaluationWorker(Worker):
@@ -161,7 +161,7 @@ class OnlineEvaluationWorker(Worker):
         agent = devices.prepared(new_agent(self._config, spec), self._config.training)
         self._agent = agent.requires_grad_(False)
         self._online = OnlineEvaluation(self._config, self._agent)
-        return self._online.actor.remembers
+        return self._online.actor.can_checkpoint_envs
 
     def play(self, psi: Arrays, others: Arrays) -> None:
         """Play one unroll with the task inferred so far."""
@@ -174,7 +174,7 @@ class OnlineEvaluationWorker(Worker):
 
     def restart(self, num_steps: int) -> None:
         """Reset environments whose state cannot be saved."""
-        self._online.restart(num_steps)
+        self._online.reset_unsaveable_envs(num_steps)
 
     def state(self) -> Arrays:
         """Everything that determines later unrolls, given the weights."""

@@ -124,7 +124,7 @@ def _numbers(status: Status) -> str:
             shown.append(f"{family} {status.evaluation[family]:.2f}")
     if "mean_return" in status.evaluation:
         shown.append(f"return {status.evaluation['mean_return']:.1f}")
-    if vitals := status.vitals:
+    if vitals := status.stats:
         shown.append(f"actors {vitals['actors']:.0f}, queue {vitals['queue']:.0f}")
         shown.append(f"stale {vitals['staleness']:.1f} (at most {vitals['max_staleness']:.0f})")
         shown.append(

@@ -59,7 +59,7 @@ def rounds(
                     Status(now, settings.num_steps, {}, {"mean_return": row.get("return", 0.0)})
                 )
         if is_due or tuner.is_done:
-            tuner.restart_forgetful_environments()
+            tuner.reset_unsaveable_envs()
             save(run, tuner)
         if stop and not tuner.is_done:
             raise _stopped(run, tuner, stop[0], reports)
@@ -67,7 +67,7 @@ def rounds(
 
 def _stopped(run: RunDir, tuner: FineTuner, signal_number: int, reports: Reports) -> Stopped:
     """Keep all work where the environments permit it; else, and where none is done, what stands stands."""
-    if tuner.actor.remembers and tuner.num_steps:
+    if tuner.actor.can_checkpoint_envs and tuner.num_steps:
         save(run, tuner, reports)
     return stopped_at(run, signal_number)
 
@@ -106,7 +106,7 @@ def restore_replay(run: RunDir, tuner: FineTuner) -> None:
     for path in run.replay_pieces():
         if path in newer:
             continue
-        piece = checkpoint.tensors(path, REMEDY)
+        piece = checkpoint.load_tensors(path, REMEDY)
         try:
             tuner.remember(piece)
         except (IndexError, TypeError, ValueError) as error:

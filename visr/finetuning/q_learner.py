@@ -22,7 +22,7 @@ from visr.finetuning.stored_unrolls import met
 from visr.networks.successor import SuccessorFeatures
 from visr.ops.rng import derived
 from visr.training.actor import Actor
-from visr.training.batch_queue import joined
+from visr.training.batch_queue import concatenate
 from visr.training.learner import load_moments, moments, within
 from visr.training.replay import Replay
 from visr.types import Unroll
@@ -241,9 +241,7 @@ class FineTuner:
             parts.append(self._mine(self.relabelled.sample(num_free, self._random)))
         if num_free < count:
             parts.append(self.replay.sample(count - num_free, self._random))
-        batch = joined(parts)
-        assert batch is not None
-        return batch
+        return concatenate(parts)
 
     def _values(self, psi: Any, unroll: Unroll) -> Tensor:
         """Q = psi . w + offset as one feature: [T + 1, B, actions, 1]"""
@@ -255,7 +253,7 @@ class FineTuner:
 
     def remember(self, piece: dict[str, Tensor]) -> None:
         """Put a piece of the replay back; a ValueError or TypeError if these environments never gave it."""
-        self.replay.restore(met(piece, self.actor.blank(self._w), self.agent.spec))
+        self.replay.restore(met(piece, self.actor.empty_unroll(self._w), self.agent.spec))
 
     @property
     def num_forgotten(self) -> int:
@@ -275,10 +273,10 @@ class FineTuner:
             report["return"] = sum(finished) / len(finished)
         return report
 
-    def restart_forgetful_environments(self) -> None:
+    def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
-        if not self.actor.remembers:
-            self.actor.restart(self.num_steps)
+        if not self.actor.can_checkpoint_envs:
+            self.actor.reset_envs(self.num_steps)
             self._returns = torch.zeros_like(self._returns)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -300,7 +298,9 @@ class FineTuner:
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._target.load_state_dict(within(tensors, "target."))
         self.actor.psi.load_state_dict(within(tensors, "acting."))
-        if self.num_steps or self.actor.remembers:  # at step 0 all are where a new actor begins
+        if (
+            self.num_steps or self.actor.can_checkpoint_envs
+        ):  # at step 0 all are where a new actor begins
             self.actor.load_state(within(tensors, "actor."), self.num_steps)
         with torch.no_grad():
             self._offset.copy_(tensors["offset"])

@@ -28,7 +28,7 @@ from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
 from visr.training.progress import Observer, stop_requests
 
-__all__ = ["TASK", "beginning", "refuse_other", "resume", "start", "worth"]
+__all__ = ["TASK", "initial_agent", "refuse_other", "resume", "start", "worth"]
 
 
 def start(
@@ -46,7 +46,7 @@ def start(
     plan = Plan(settings, task, np.stack([task.w, *others]))
     refuse_misfits(agent.psi, agent.spec, settings)
     config = _as_tuned(config, agent)
-    pretrained, agent = agent, beginning(agent, config, settings)
+    pretrained, agent = agent, initial_agent(agent, config, settings)
     RunDir(path).refuse_taken()
     with RunDir(path).locked():
         before = worth(agent, config, task)
@@ -91,12 +91,12 @@ def refuse_other(path: Path, task: Task, settings: FinetuneConfig) -> None:
 def _resume(run: RunDir, observe: Observer | None) -> RunDir:
     config, plan, before = run.config(), Plan.load(run), FinetuneResult.load(run).before
     require_reward(config, plan.task)
-    newest, tensors, counts = checkpoint.newest_sound(run)
+    newest, tensors, counts = checkpoint.newest_intact(run)
     spec = spec_of(envs.make_vec(config, 1))
     agent = devices.prepared(Visr(config.agent, spec).requires_grad_(False), config.training)
     refuse_misfits(agent.psi, spec, plan.settings)
     tuner = _tuner(agent, config, plan)
-    with checkpoint.fitting(newest):
+    with checkpoint.refuse_mismatch(newest):
         if counts["num_steps"] != int(newest.stem):
             raise ValueError("it is of another age")
         tuner.load_state(tensors, counts)
@@ -110,7 +110,7 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
     return _train(run, config, plan, tuner, before, observe, reports)
 
 
-def beginning(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
+def initial_agent(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
     """A copy to train: as pre-trained, or with a psi that has learnt nothing."""
     agent = copy.deepcopy(agent)
     if settings.from_scratch:

@@ -1,4 +1,4 @@
-"""An actor: a group of environments, its random numbers, and 40 steps at a time."""
+"""Actor: steps a group of environments with its own copy of psi and returns unrolls."""
 
 from __future__ import annotations
 
@@ -20,24 +20,30 @@ from visr.ops.rng import derived
 from visr.types import Unroll
 
 
+def life_loss_terminates(config: RunConfig) -> bool:
+    """Whether the discount is 0 where a life is lost, though the Atari episode continues."""
+    return config.env.startswith(ATARI) and config.atari.zero_discount_on_life_loss
+
+
 def _tensors(network: SuccessorFeatures) -> Iterator[Tensor]:
     return itertools.chain(network.parameters(), network.buffers())
 
 
 class Actor:
-    """Acts in its own environments with its own copy of psi, so that learning can go on meanwhile."""
+    """Acts epsilon-greedily; its copy of psi lets the learner change the original meanwhile."""
 
     def __init__(
         self, config: RunConfig, env: VectorEnv, psi: SuccessorFeatures, seed: int
     ) -> None:
         self._config, self.env, self._seed = config, env, seed
+        self._life_loss_terminates = life_loss_terminates(config)
         self.psi = copy.deepcopy(psi).requires_grad_(False)
         self._device = next(self.psi.parameters()).device
         self._generator = torch.Generator().manual_seed(seed)
-        self._begin(seed)
+        self._reset(seed)
 
-    def _begin(self, seed: int) -> None:
-        """New episodes everywhere, and nothing remembered."""
+    def _reset(self, seed: int) -> None:
+        """Start new episodes in all environments and clear the recurrent memory."""
         self._observation: np.ndarray = self.env.reset(seed=seed)[0]
         self._ended = np.zeros(self.env.num_envs, dtype=np.bool_)
         previous_action, self._memory = self.psi.no_memory(self.env.num_envs)
@@ -45,7 +51,7 @@ class Actor:
 
     @torch.inference_mode()
     def refresh(self, psi: SuccessorFeatures) -> None:
-        """Take over the learner's weights."""
+        """Copy the learner's weights."""
         for mine, theirs in zip(_tensors(self.psi), _tensors(psi), strict=True):
             mine.copy_(theirs)
 
@@ -57,24 +63,24 @@ class Actor:
         policies: Tensor | None = None,
         epsilon: float | None = None,
     ) -> Unroll:
-        """Draw a task for every environment, or take the one given, and pursue it for one unroll.
+        """One unroll of every environment, for a new random task each or for the task given.
 
-        GPI consults sampled neighbours of w, or the policies [P, d] given.
+        GPI maximises over sampled neighbours of w, or over the policies [P, d] given.
         """
         agent, length = self._config.agent, self._config.training.unroll_length
-        batch, random = self.env.num_envs, self._generator
-        w = draw_tasks(agent, batch, random)
+        batch, rng = self.env.num_envs, self._generator
+        w = draw_tasks(agent, batch, rng)
         w = w if task is None else task.expand(batch, -1).contiguous()
         if policies is None:
-            policies = draw_policies(agent, w.expand(length, *w.shape), random)
+            policies = draw_policies(agent, w.expand(length, *w.shape), rng)
         else:
             policies = policies.expand(length, batch, *policies.shape)
         epsilon = agent.exploration if epsilon is None else epsilon
-        exploits = (torch.rand(length, batch, generator=random) >= epsilon).numpy()
-        action = torch.randint(self.psi.num_actions, (length, batch), generator=random)
+        exploits = (torch.rand(length, batch, generator=rng) >= epsilon).numpy()
+        action = torch.randint(self.psi.num_actions, (length, batch), generator=rng)
         unroll = self._empty_unroll(length, w, action)
         policies, readout = policies.to(self._device), self.psi.fold(w.to(self._device))
-        # The environments speak numpy, and small writes are quicker there: same memory, other words.
+        # Environments return numpy, and small writes are faster there: the arrays share the memory.
         arrays: list[Any] = [field.numpy() for field in unroll]
         record: Any = Unroll(*arrays)
         for t in range(length):
@@ -90,23 +96,25 @@ class Actor:
                 self.env.step(record.action[t])
             )
             self._ended = terminated | record.truncated[t]
-            record.terminated[t] = terminated | info["life_lost"] if self._mourns else terminated
+            if self._life_loss_terminates:
+                terminated = terminated | info["life_lost"]
+            record.terminated[t] = terminated
             if self.psi.memory_size:
                 self._previous_action = unroll.action[t].masked_fill(unroll.is_reset[t], -1)
         record.observation[length] = self._observation
         return unroll
 
-    def blank(self, w: Tensor) -> Unroll:
-        """An unroll of nothing yet, as large as any that `collect` gives for a task w [d]."""
+    def empty_unroll(self, w: Tensor) -> Unroll:
+        """An unfilled unroll with the shapes and dtypes that `collect` returns for a task w [d]."""
         length, batch = self._config.training.unroll_length, self.env.num_envs
         action = torch.zeros(length, batch, dtype=torch.int64)
         return self._empty_unroll(length, w.expand(batch, -1), action)
 
     def _empty_unroll(self, length: int, w: Tensor, action: Tensor) -> Unroll:
-        seen = torch.as_tensor(self._observation)
+        observation = torch.as_tensor(self._observation)
         flag = torch.empty(action.shape, dtype=torch.bool)
         return Unroll(
-            observation=torch.empty(length + 1, *seen.shape, dtype=seen.dtype),
+            observation=torch.empty(length + 1, *observation.shape, dtype=observation.dtype),
             action=action,
             reward=torch.empty(action.shape),
             terminated=flag,
@@ -118,24 +126,18 @@ class Actor:
         )
 
     @property
-    def _mourns(self) -> bool:
-        """Whether a lost life ends what counts, though the game goes on."""
-        atari = self._config.env.startswith(ATARI)
-        return atari and self._config.atari.zero_discount_on_life_loss
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the environments can say where they are, and be put back there."""
+    def can_checkpoint_envs(self) -> bool:
+        """Whether the environments' state can be saved and restored."""
         return hasattr(self.env.unwrapped, "load_state")
 
-    def restart(self, num_steps: int) -> None:
-        """Begin new episodes, in a way that only the run's seed and its age decide."""
-        self._begin(derived(self._seed, num_steps))
+    def reset_envs(self, num_steps: int) -> None:
+        """Start new episodes; the seed depends only on the run's seed and `num_steps`."""
+        self._reset(derived(self._seed, num_steps))
 
     def state(self) -> dict[str, Tensor]:
-        """All that determines what comes next, given the learner's weights."""
+        """Every tensor that decides the next unrolls, except the learner's weights."""
         tensors = {"generator": self._generator.get_state()}
-        if self.remembers:
+        if self.can_checkpoint_envs:
             arrays = {"observation": self._observation, "ended": self._ended}
             env_state: dict[str, np.ndarray] = self.env.unwrapped.state()  # pyright: ignore
             arrays |= {f"env.{k}": v for k, v in env_state.items()}
@@ -144,30 +146,27 @@ class Actor:
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
-        """Go on from `state()`; environments that cannot be put back begin anew, as they did then."""
+        """Restore `state()`; environments that cannot be restored are reset, as when they were saved."""
         self._generator.set_state(tensors["generator"])
-        was_forgetful = tensors.keys() == {"generator"}  # saved before these games could be
-        if self.remembers and not was_forgetful:
-            self._refuse_misfits(tensors)
-            self._observation, self._ended = (
-                tensors["observation"].numpy(),
-                tensors["ended"].numpy(),
-            )
-            self._memory = tensors["memory"].to(self._device)
-            self._previous_action = tensors["previous_action"]
-            env_state = {k[4:]: v.numpy() for k, v in tensors.items() if k.startswith("env.")}
-            self.env.unwrapped.load_state(env_state)  # pyright: ignore
-        else:
-            self.restart(num_steps)
+        has_env_state = tensors.keys() != {"generator"}  # older versions could not save every game
+        if not (self.can_checkpoint_envs and has_env_state):
+            self.reset_envs(num_steps)
+            return
+        self._refuse_mismatch(tensors)
+        self._observation, self._ended = tensors["observation"].numpy(), tensors["ended"].numpy()
+        self._memory = tensors["memory"].to(self._device)
+        self._previous_action = tensors["previous_action"]
+        env_state = {k[4:]: v.numpy() for k, v in tensors.items() if k.startswith("env.")}
+        self.env.unwrapped.load_state(env_state)  # pyright: ignore
 
-    def _refuse_misfits(self, tensors: dict[str, Tensor]) -> None:
-        """What these environments and this psi never said would fail at some later step, or not at all."""
+    def _refuse_mismatch(self, tensors: dict[str, Tensor]) -> None:
+        """Reject saved state whose shapes or dtypes do not match this actor."""
         for name, mine in self.state().items():
             given = tensors[name]
-            if name.startswith("env."):  # environments look at theirs themselves
+            if name.startswith("env."):  # the environments check their own
                 continue
             if given.shape != mine.shape or given.dtype != mine.dtype:
                 raise ValueError(f"its {name} has another shape or type")
         previous = tensors["previous_action"]
         if bool(((previous < -1) | (previous >= self.psi.num_actions)).any()):
-            raise ValueError("its previous_action is no action")
+            raise ValueError("its previous_action is not an action")

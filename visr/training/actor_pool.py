@@ -1,4 +1,4 @@
-"""Crews: the actors of one process, in this one or in another that shares no interpreter lock with it."""
+"""Actor pools: groups of actors in this process, or in a child process with its own interpreter lock."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from visr.training.learner import within
 from visr.types import EnvSpec, Unroll
 
 
-class Crew(Protocol):
-    """What the loop asks of actors, wherever they are."""
+class ActorPool(Protocol):
+    """What the loop needs from actors in any process."""
 
     @property
-    def remembers(self) -> bool:
-        """Whether their environments can be saved and put back."""
+    def can_checkpoint_envs(self) -> bool:
+        """Whether the environments' state can be saved and restored."""
         ...
 
     def begin(self, psi: SuccessorFeatures) -> None:
-        """Take over these weights and, if in another process, start acting."""
+        """Copy these weights and, in another process, start acting."""
         ...
 
     def collect(self) -> list[Unroll]:
         """One unroll of every group."""
         ...
 
-    def restart(self, num_steps: int) -> None:
-        """Begin new episodes in environments that cannot be saved."""
+    def reset_unsaveable_envs(self, num_steps: int) -> None:
+        """Start new episodes in environments whose state cannot be saved."""
         ...
 
     def state(self) -> dict[str, Tensor]:
-        """All that determines what the actors do next, given weights."""
+        """Every tensor that decides the next unrolls, except the weights."""
         ...
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
@@ -55,12 +55,12 @@ class Crew(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of processes."""
+        """End the child process, if there is one."""
         ...
 
 
-class LocalCrew:
-    """Actors of this process, one after the other."""
+class LocalActorPool:
+    """Actors of this process; they act one after the other."""
 
     def __init__(self, config: RunConfig, groups: list[int], psi: SuccessorFeatures) -> None:
         sizes, seeds = group_sizes(config), group_seeds(config)
@@ -70,12 +70,12 @@ class LocalCrew:
         }
 
     @property
-    def remembers(self) -> bool:
-        """Whether their environments can be saved and put back."""
-        return all(actor.remembers for actor in self.actors.values())
+    def can_checkpoint_envs(self) -> bool:
+        """Whether the environments' state can be saved and restored."""
+        return all(actor.can_checkpoint_envs for actor in self.actors.values())
 
     def begin(self, psi: SuccessorFeatures) -> None:
-        """Copy the weights now: the learner will change its own meanwhile."""
+        """Copy the weights now, because the learner is about to change its own."""
         for actor in self.actors.values():
             actor.refresh(psi)
 
@@ -83,14 +83,14 @@ class LocalCrew:
         """One unroll of every group."""
         return [actor.collect() for actor in self.actors.values()]
 
-    def restart(self, num_steps: int) -> None:
-        """Begin new episodes in environments that cannot be saved."""
+    def reset_unsaveable_envs(self, num_steps: int) -> None:
+        """Start new episodes in environments whose state cannot be saved."""
         for actor in self.actors.values():
-            if not actor.remembers:
-                actor.restart(num_steps)
+            if not actor.can_checkpoint_envs:
+                actor.reset_envs(num_steps)
 
     def state(self) -> dict[str, Tensor]:
-        """Each group's state under its own name, so that crews may be mustered anew."""
+        """Each group's state under the group's name, so that other pools can load it."""
         return {
             f"actor{group}.{name}": tensor
             for group, actor in self.actors.items()
@@ -98,16 +98,16 @@ class LocalCrew:
         }
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
-        """The inverse of `state`; other crews' groups are left alone."""
+        """The inverse of `state`; tensors of other groups are ignored."""
         for group, actor in self.actors.items():
             actor.load_state(within(tensors, f"actor{group}."), num_steps)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
 
-class RemoteCrew:
-    """A crew in a child process; frames of safetensors over two pipes, nothing is pickled."""
+class RemoteActorPool:
+    """Actors in a child process; messages are safetensors over two pipes, nothing is pickled."""
 
     def __init__(self, config: RunConfig, groups: list[int]) -> None:
         environment = {
@@ -120,35 +120,34 @@ class RemoteCrew:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
-            start_new_session=True,  # signals are for the parent; the child ends with its pipe
+            start_new_session=True,  # only the parent handles signals; the child ends with its pipe
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._to, self._from = self.process.stdin, self.process.stdout
         self._groups = groups
-        self._order: dict[str, Any] = {"config": configuration.to_dict(config), "groups": groups}
-        send(self._to, self._order)
+        send(self._to, {"config": configuration.to_dict(config), "groups": groups})
 
     @property
-    def remembers(self) -> bool:
-        """Whether their environments can be saved and put back."""
-        return self._ask({"do": "remembers"})[0]["remembers"]
+    def can_checkpoint_envs(self) -> bool:
+        """Whether the environments' state can be saved and restored."""
+        return self._ask({"do": "can_checkpoint_envs"})[0]["can_checkpoint_envs"]
 
     def begin(self, psi: SuccessorFeatures) -> None:
-        """Send the weights; acting starts over there while the learner works here."""
-        self._tell({"do": "collect"}, dict(psi.state_dict()))
+        """Send the weights; the child acts while the learner works here."""
+        self._request({"do": "collect"}, dict(psi.state_dict()))
 
     def collect(self) -> list[Unroll]:
-        """Fetch what `begin` set in motion."""
+        """Receive the unrolls that `begin` requested."""
         _, tensors = self._answer()
         return [Unroll(**within(tensors, f"{group}.")) for group in self._groups]
 
-    def restart(self, num_steps: int) -> None:
-        """Begin new episodes in environments that cannot be saved."""
-        self._ask({"do": "restart", "num_steps": num_steps})
+    def reset_unsaveable_envs(self, num_steps: int) -> None:
+        """Start new episodes in environments whose state cannot be saved."""
+        self._ask({"do": "reset_unsaveable_envs", "num_steps": num_steps})
 
     def state(self) -> dict[str, Tensor]:
-        """All that determines what the actors do next, given weights."""
+        """Every tensor that decides the next unrolls, except the weights."""
         return self._ask({"do": "state"})[1]
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
@@ -158,76 +157,59 @@ class RemoteCrew:
         self._ask({"do": "load_state", "num_steps": num_steps}, sent)
 
     def close(self) -> None:
-        """The child ends when nobody talks to it any more."""
+        """Close the pipes, which ends the child."""
         for pipe in (self._to, self._from):
-            with contextlib.suppress(BrokenPipeError):  # it may have gone already
+            with contextlib.suppress(BrokenPipeError):  # the child may have ended already
                 pipe.close()
         self.process.wait()
 
-    def _tell(self, order: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:
-        with contextlib.suppress(BrokenPipeError):  # the answer, or its absence, says why
-            send(self._to, order, tensors)
+    def _request(self, message: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:
+        with contextlib.suppress(BrokenPipeError):  # `_answer` will say why
+            send(self._to, message, tensors)
 
     def _ask(
-        self, order: dict[str, Any], tensors: dict[str, Tensor] | None = None
+        self, message: dict[str, Any], tensors: dict[str, Tensor] | None = None
     ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        self._tell(order, tensors)
+        self._request(message, tensors)
         return self._answer()
 
     def _answer(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         try:
-            words, tensors = receive(self._from)
+            message, tensors = receive(self._from)
         except EOFError:
             code = self.process.wait()
             raise UserError(
                 f"An acting process ended unexpectedly (exit code {code}); the run is saved up to its "
                 "last checkpoint, so go on with --resume, or with fewer --num-processes."
             ) from None
-        if "error" in words:
-            raise UserError(words["error"])
-        return words, tensors
+        if "error" in message:
+            raise UserError(message["error"])
+        return message, tensors
 
 
-def muster(config: RunConfig, psi: SuccessorFeatures, num_processes: int) -> list[Crew]:
-    """Crews for all groups, in order: one group acts beside the learner, the others in processes."""
+def make_actor_pools(
+    config: RunConfig, psi: SuccessorFeatures, num_processes: int
+) -> list[ActorPool]:
+    """Pools for all groups, in order: the first group acts in this process, the others in children."""
     groups = list(range(config.training.num_actor_groups))
     if num_processes == 1 or len(groups) == 1:
-        return [LocalCrew(config, groups, psi)]
+        return [LocalActorPool(config, groups, psi)]
     shares = [s.tolist() for s in np.array_split(groups[1:], num_processes - 1) if len(s)]
-    remote: list[Crew] = [RemoteCrew(config, share) for share in shares]
-    return [LocalCrew(config, groups[:1], psi), *remote]
+    remote: list[ActorPool] = [RemoteActorPool(config, share) for share in shares]
+    return [LocalActorPool(config, groups[:1], psi), *remote]
 
 
 def group_sizes(config: RunConfig) -> list[int]:
-    """The environments shared out as evenly as possible."""
+    """Environments per group, as equal as possible."""
     training = config.training
     num_envs, num_groups = training.num_envs - training.num_rewarded_envs, training.num_actor_groups
     return [num_envs // num_groups + (i < num_envs % num_groups) for i in range(num_groups)]
 
 
 def group_seeds(config: RunConfig) -> list[int]:
-    """A seed for every group, whoever plays it."""
+    """A seed per group; it does not depend on the group's process."""
     sequence = np.random.SeedSequence([config.training.seed, 1])
     return [int(s) for s in sequence.generate_state(config.training.num_actor_groups)]
-
-
-def send(pipe: IO[bytes], words: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:
-    """One frame: its length, then safetensors with the words as metadata."""
-    plain = {name: tensor.contiguous() for name, tensor in (tensors or {}).items()}
-    frame = safetensors.torch.save(plain, metadata={"words": json.dumps(words)})
-    pipe.write(len(frame).to_bytes(8, "little"))
-    pipe.write(frame)
-    pipe.flush()
-
-
-def receive(pipe: IO[bytes]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The next frame; EOFError when the other side has gone."""
-    length = int.from_bytes(pipe.read(8), "little")
-    frame = pipe.read(length)
-    if not length or len(frame) < length:
-        raise EOFError
-    header = json.loads(frame[8 : 8 + int.from_bytes(frame[:8], "little")])
-    return json.loads(header["__metadata__"]["words"]), safetensors.torch.load(frame)
 
 
 def spec_of(env: Any) -> EnvSpec:
@@ -235,46 +217,76 @@ def spec_of(env: Any) -> EnvSpec:
     return EnvSpec(env.single_observation_space, int(env.single_action_space.n))
 
 
-def serve(orders: IO[bytes], answers: IO[bytes]) -> None:
-    """The child's life: build the crew it is told to, then obey until the pipe closes."""
+# ---------------------------------------------------------------------------------- messages
+
+
+def send(
+    pipe: IO[bytes], message: dict[str, Any], tensors: dict[str, Tensor] | None = None
+) -> None:
+    """Write one frame: its length, then safetensors with the message as metadata."""
+    plain = {name: tensor.contiguous() for name, tensor in (tensors or {}).items()}
+    frame = safetensors.torch.save(plain, metadata={"message": json.dumps(message)})
+    pipe.write(len(frame).to_bytes(8, "little"))
+    pipe.write(frame)
+    pipe.flush()
+
+
+def receive(pipe: IO[bytes]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read the next frame; EOFError when the other process has ended."""
+    length = int.from_bytes(pipe.read(8), "little")
+    frame = pipe.read(length)
+    if not length or len(frame) < length:
+        raise EOFError
+    header = json.loads(frame[8 : 8 + int.from_bytes(frame[:8], "little")])
+    return json.loads(header["__metadata__"]["message"]), safetensors.torch.load(frame)
+
+
+# ----------------------------------------------------------------------------- child process
+
+
+def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
+    """Build the pool that the first message describes, then answer requests until the pipe closes."""
     try:
-        words, _ = receive(orders)
-        config = configuration.from_dict(words["config"])
+        message, _ = receive(requests)
+        config = configuration.from_dict(message["config"])
         spec = spec_of(envs.make_vec(config, 1))
         psi = devices.prepared(new_psi(config.agent, spec), config.training)
-        crew = LocalCrew(config, words["groups"], psi)
+        pool = LocalActorPool(config, message["groups"], psi)
         while True:
-            words, tensors = receive(orders)
-            send(answers, *_obey(crew, psi, words, tensors))
+            message, tensors = receive(requests)
+            send(answers, *_answer(pool, psi, message, tensors))
     except UserError as error:
         send(answers, {"error": str(error)})
     except (EOFError, BrokenPipeError):
         pass
 
 
-def _obey(
-    crew: LocalCrew, psi: SuccessorFeatures, words: dict[str, Any], tensors: dict[str, Tensor]
+def _answer(
+    pool: LocalActorPool,
+    psi: SuccessorFeatures,
+    message: dict[str, Any],
+    tensors: dict[str, Tensor],
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    match words["do"]:
+    match message["do"]:
         case "collect":
             psi.load_state_dict(tensors)
-            crew.begin(psi)
-            unrolls = zip(crew.actors, crew.collect(), strict=True)
+            pool.begin(psi)
+            unrolls = zip(pool.actors, pool.collect(), strict=True)
             return {}, {f"{g}.{k}": v for g, u in unrolls for k, v in u._asdict().items()}
         case "state":
-            return {}, crew.state()
+            return {}, pool.state()
         case "load_state":
-            crew.load_state(tensors, words["num_steps"])
-        case "restart":
-            crew.restart(words["num_steps"])
-    return {"remembers": crew.remembers}, {}
+            pool.load_state(tensors, message["num_steps"])
+        case "reset_unsaveable_envs":
+            pool.reset_unsaveable_envs(message["num_steps"])
+    return {"can_checkpoint_envs": pool.can_checkpoint_envs}, {}
 
 
 def _main() -> None:
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     devices.keep_freed_memory()
-    # What environments print goes to stderr; the real stdout carries frames only.
+    # Environments that print write to stderr; the real stdout carries only frames.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     serve(sys.stdin.buffer, answers)

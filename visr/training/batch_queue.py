@@ -1,4 +1,4 @@
-"""Unrolls on their way to the learner, which takes them in order of arrival, a batch at a time."""
+"""Queue of unrolls between actors and learner: full batches in order of arrival."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from visr.training.learner import Learner, within
 from visr.types import BY_UNROLL, Unroll
 
 
-class Intake:
-    """What waits for a learner; of several that share batches, each takes its own part of every one."""
+class BatchQueue:
+    """Feeds one learner; of `ranks` learners that share batches, each takes its part of every batch."""
 
     def __init__(
         self, learner: Learner, batch_size: int, total_updates: int, rank: int = 0, ranks: int = 1
@@ -26,11 +26,13 @@ class Intake:
         return 0 if self._waiting is None else self._waiting.num_unrolls
 
     def add(self, unrolls: list[Unroll]) -> None:
-        """Let these wait behind the others."""
-        self._waiting = joined([*([] if self._waiting is None else [self._waiting]), *unrolls])
+        """Append to the queue."""
+        waiting = [] if self._waiting is None else [self._waiting]
+        if waiting or unrolls:
+            self._waiting = concatenate([*waiting, *unrolls])
 
     def learn(self) -> list[dict[str, Tensor]]:
-        """Update on every full batch that is waiting, until the run's last; keep what is left over."""
+        """Update on every full batch, up to the run's last update; keep the remaining unrolls."""
         if self._waiting is None:
             return []
         metrics, size, start = [], self._batch_size, 0
@@ -44,7 +46,7 @@ class Intake:
         return metrics
 
     def state(self) -> dict[str, Tensor]:
-        """What waits, by name."""
+        """The waiting unrolls, by name."""
         if self._waiting is None:
             return {}
         return {f"waiting.{k}": v for k, v in self._waiting._asdict().items()}
@@ -55,9 +57,7 @@ class Intake:
         self._waiting = Unroll(**waiting) if waiting else None
 
 
-def joined(unrolls: list[Unroll]) -> Unroll | None:
-    """Several groups of unrolls as one, in order."""
-    if not unrolls:
-        return None
+def concatenate(unrolls: list[Unroll]) -> Unroll:
+    """Several batches of unrolls as one, in order."""
     fields = zip(Unroll._fields, zip(*unrolls, strict=True), strict=True)
     return Unroll(**{k: torch.cat(x, dim=0 if k in BY_UNROLL else 1) for k, x in fields})

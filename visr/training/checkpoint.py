@@ -1,4 +1,4 @@
-"""Save and restore everything a run needs to go on as if never stopped: one safetensors file, no pickle."""
+"""Checkpoints: all that a run needs to continue identically, in one safetensors file; nothing is pickled."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ log = logging.getLogger("visr")
 
 
 def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_steps: int) -> Path:
-    """Write the checkpoint of that age, if its weights are numbers; then let go of all but the last two."""
-    diagnostics.refuse_broken(within(tensors, "learner."), num_steps)
+    """Write a checkpoint whose weights are finite, then delete all but the newest two."""
+    diagnostics.refuse_non_finite(within(tensors, "learner."), num_steps)
     path = run.checkpoint(num_steps)
     metadata = {
         "visr": json.dumps({"format": FORMAT, **counts}, sort_keys=True),
@@ -39,11 +39,11 @@ def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_st
 
 
 class Damaged(UserError):
-    """A checkpoint is not as it was written; the one before may be."""
+    """A checkpoint differs from what was written; the one before may be intact."""
 
 
-class Sound(NamedTuple):
-    """A checkpoint that was read whole."""
+class Loaded(NamedTuple):
+    """An intact checkpoint."""
 
     path: Path
     tensors: dict[str, Tensor]
@@ -68,8 +68,8 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     return tensors, counts
 
 
-def tensors(path: Path, way_out: str) -> dict[str, Tensor]:
-    """A sealed file of nothing but tensors; damage is a UserError that ends with the way out."""
+def load_tensors(path: Path, way_out: str) -> dict[str, Tensor]:
+    """Tensors of a file with a checksum; damage is a UserError that ends with the way out."""
     try:
         checksums.check(path)
         return safetensors.torch.load_file(path)
@@ -77,50 +77,48 @@ def tensors(path: Path, way_out: str) -> dict[str, Tensor]:
         raise UserError(f"{path} is damaged ({error}); {way_out}.") from None
 
 
-def newest_sound(run: RunDir) -> Sound:
-    """The newest checkpoint that is whole; damaged ones are passed over, loudly."""
+def newest_intact(run: RunDir) -> Loaded:
+    """The newest checkpoint that is intact; each damaged one that is skipped is logged."""
     damage: list[Damaged] = []
-    waiting = [newest(run), *reversed(run.checkpoints()[:-1])]
-    while waiting:
-        path = waiting.pop(0)
+    candidates = [newest(run), *reversed(run.checkpoints()[:-1])]
+    for path in candidates:
         try:
-            sound = Sound(path, *load(path))
+            loaded = Loaded(path, *load(path))
         except Damaged as error:
-            if not os.path.lexists(path):  # training has gone on meanwhile, and let go of it
-                return newest_sound(run)
+            if not os.path.lexists(path):  # a training process has deleted it meanwhile
+                return newest_intact(run)
             damage.append(error)
             continue
         for error in damage:
             log.warning("visr: %s; going on from step %s instead.", error, f"{int(path.stem):,}")
-        return sound
+        return loaded
     raise UserError(
         f"No checkpoint of {run.path} is whole: {'; '.join(map(str, damage))}; restore one from a copy, "
         "or start anew in another directory."
     )
 
 
-def warn_of_changed_tables(run: RunDir, path: Path) -> None:
-    """Training is unharmed by a changed row, but curves are not: say so."""
-    for table in run.changed_tables(path):
-        log.warning(
-            "visr: %s is not as it was written up to step %s: a row was changed or lost; restore it from "
-            "a copy if you have one.",
-            table,
-            f"{int(path.stem):,}",
+def newest(run: RunDir) -> Path:
+    """The newest checkpoint of a run."""
+    checkpoints = run.checkpoints()
+    if not checkpoints:
+        raise UserError(
+            f"{run.path} has no checkpoint yet; let it train longer, or start over elsewhere."
         )
+    return checkpoints[-1]
 
 
 def restore_agent(agent: nn.Module, run: RunDir) -> int:
-    """Only the networks, for acting, of the newest checkpoint that is whole; returns its age."""
-    sound = newest_sound(run)
-    with fitting(sound.path):
-        agent.load_state_dict(within(sound.tensors, "learner.agent."))
-    return int(sound.path.stem)
+    """Load only the networks of the newest intact checkpoint, for acting; returns its step."""
+    loaded = newest_intact(run)
+    with refuse_mismatch(loaded.path):
+        agent.load_state_dict(within(loaded.tensors, "learner.agent."))
+    return int(loaded.path.stem)
 
 
 @contextlib.contextmanager
-def fitting(path: Path) -> Iterator[None]:
-    """Tensors of other names or shapes than the configuration asks for become a sentence."""
+def refuse_mismatch(path: Path) -> Iterator[None]:
+    """Turn errors about tensors of other names or shapes than the configuration's into a UserError."""
     try:
         yield
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
@@ -129,11 +127,12 @@ def fitting(path: Path) -> Iterator[None]:
         ) from None
 
 
-def newest(run: RunDir) -> Path:
-    """The latest finished checkpoint of a run."""
-    checkpoints = run.checkpoints()
-    if not checkpoints:
-        raise UserError(
-            f"{run.path} has no checkpoint yet; let it train longer, or start over elsewhere."
+def warn_of_changed_tables(run: RunDir, path: Path) -> None:
+    """Warn if rows before this checkpoint were changed: training can continue, but curves are wrong."""
+    for table in run.changed_tables(path):
+        log.warning(
+            "visr: %s is not as it was written up to step %s: a row was changed or lost; restore it from "
+            "a copy if you have one.",
+            table,
+            f"{int(path.stem):,}",
         )
-    return checkpoints[-1]

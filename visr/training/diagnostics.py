@@ -77,7 +77,7 @@ def _has_unit_features(config: AgentConfig) -> bool:
     return learns and config.objective == "visr"
 
 
-def refuse_broken(tensors: Mapping[str, Tensor], num_steps: int) -> None:
+def refuse_non_finite(tensors: Mapping[str, Tensor], num_steps: int) -> None:
     """A checkpoint must not replace a good one if numbers in it are none."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():

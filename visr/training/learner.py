@@ -1,4 +1,4 @@
-"""Parameters, target, optimisers: update(unroll) -> metrics."""
+"""Learner: Adam on the agent's losses; update(unroll) -> metrics."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from visr.agents.visr import Visr
 from visr.types import Unroll
 
 
-class Partners(Protocol):
-    """Other learners that hold the same weights and take other parts of the same batches."""
+class Reducer(Protocol):
+    """Sums over learners that hold the same weights and take different parts of the same batches."""
 
-    def total(self, count: Tensor) -> Tensor:
-        """The sum of everybody's counts."""
+    def sum_count(self, count: Tensor) -> Tensor:
+        """The sum of all learners' counts."""
         ...
 
-    def add_up(self, gradients: list[Tensor], metrics: dict[str, Tensor]) -> None:
-        """Replace everybody's own by the sums, in place."""
+    def sum_gradients(self, gradients: list[Tensor], metrics: dict[str, Tensor]) -> None:
+        """Replace gradients and metrics by their sums over all learners, in place."""
         ...
 
 
 class Learner:
-    """Adam with a group of parameters for psi, one for its cumulant, one for a bonus; losses share none."""
+    """Adam with one parameter group each for psi, for its cumulant and for a bonus; no loss shares
+    parameters with another.
+    """
 
     def __init__(
         self,
@@ -36,16 +38,16 @@ class Learner:
         bonus_updates: int = 0,
         micro_batch: int = 0,
         device: torch.device | None = None,
-        partners: Partners | None = None,
+        all_reduce: Reducer | None = None,
     ) -> None:
         self.agent, self.num_updates = agent, 0
         self._micro_batch, self._device = micro_batch, device or torch.device("cpu")
         self._total_updates, self._phi_updates = total_updates, phi_updates
-        self._bonus_updates, self._partners = bonus_updates, partners
+        self._bonus_updates, self._all_reduce = bonus_updates, all_reduce
         self._optimiser = Adam(_parameter_groups(agent), fused=True)
 
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
-        """One gradient step on psi and one on phi."""
+        """One gradient step on all of the agent's losses."""
         self._optimiser.zero_grad()
         if isinstance(self.agent, Visr) and self.agent.bonus is not None:
             self.agent.bonus.share = _share_left(self.num_updates, self._bonus_updates)
@@ -60,22 +62,25 @@ class Learner:
     def _sum_gradients(self, unroll: Unroll) -> dict[str, Tensor]:
         """Gradients of the batch's mean losses, a few unrolls at a time: many images outgrow the cache."""
         size = min(self._micro_batch or unroll.num_unrolls, unroll.num_unrolls)
-        if size == unroll.num_unrolls and self._partners is None:
+        if size == unroll.num_unrolls and self._all_reduce is None:
             losses = self.agent.losses(unroll.to(self._device))
             losses.total.backward()
             return losses.metrics
         metrics: dict[str, Tensor] = {}
-        happened = (~unroll.is_reset).sum()
-        total = (self._partners.total(happened) if self._partners else happened).clamp(min=1)
+        num_steps = (~unroll.is_reset).sum()
+        if self._all_reduce:
+            num_steps = self._all_reduce.sum_count(num_steps)
+        num_steps = num_steps.clamp(min=1)
         for start in range(0, unroll.num_unrolls, size):
-            piece = unroll.part(start, start + size)
-            share = float((~piece.is_reset).sum() / total)
-            losses = self.agent.losses(piece.to(self._device))
+            part = unroll.part(start, start + size)
+            share = float((~part.is_reset).sum() / num_steps)
+            losses = self.agent.losses(part.to(self._device))
             (losses.total * share).backward()
             for name, value in losses.metrics.items():
                 metrics[name] = metrics.get(name, 0) + value * share
-        if self._partners:
-            self._partners.add_up(_gradients(self.agent), metrics)
+        if self._all_reduce:
+            gradients = [p.grad for p in self.agent.parameters() if p.grad is not None]
+            self._all_reduce.sum_gradients(gradients, metrics)
         return metrics
 
     def _set_learning_rates(self) -> None:
@@ -98,26 +103,29 @@ class Learner:
 
 
 def moments(optimiser: Adam) -> dict[str, Tensor]:
-    """What Adam remembers of every parameter, by the parameter's number."""
-    remembered = optimiser.state_dict()["state"]
-    return {f"{index}.{k}": v for index, kept in remembered.items() for k, v in kept.items()}
+    """Adam's state of every parameter, by the parameter's number."""
+    saved = optimiser.state_dict()["state"]
+    return {f"{index}.{k}": v for index, kept in saved.items() for k, v in kept.items()}
 
 
 def load_moments(optimiser: Adam, tensors: dict[str, Tensor]) -> None:
     """The inverse of `moments`."""
-    remembered: dict[int, dict[str, Tensor]] = {}
+    saved: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         index, kind = key.split(".")
-        remembered.setdefault(int(index), {})[kind] = value
+        saved.setdefault(int(index), {})[kind] = value
     groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": remembered, "param_groups": groups})
-    for parameter, kept in optimiser.state.items():  # fused Adam goes by place in memory
+    optimiser.load_state_dict({"state": saved, "param_groups": groups})
+    for (
+        parameter,
+        kept,
+    ) in optimiser.state.items():  # fused Adam needs the parameter's memory layout
         for kind in ("exp_avg", "exp_avg_sq"):
             kept[kind] = torch.empty_like(parameter).copy_(kept[kind])
 
 
 def _share_left(num_updates: int, total: int) -> float:
-    """How much of `total` is still to come; a total of 0 never ends."""
+    """The share of `total` updates that is left; 1 if `total` is 0, which means no end."""
     return max(0.0, 1 - num_updates / total) if total else 1.0
 
 
@@ -136,13 +144,9 @@ def _parameter_groups(agent: Agent) -> list[dict[str, Any]]:
     ]
 
 
-def _gradients(agent: Agent) -> list[Tensor]:
-    return [p.grad for p in agent.parameters() if p.grad is not None]
-
-
 Kind = TypeVar("Kind")
 
 
 def within(entries: dict[str, Kind], prefix: str) -> dict[str, Kind]:
-    """The entries whose names begin with `prefix`, without it."""
+    """The entries whose names begin with `prefix`, with the prefix removed."""
     return {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}

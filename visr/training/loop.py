@@ -1,10 +1,9 @@
-"""The single-machine loop: actors run one round ahead of the learner, which is fed in order of arrival."""
+"""The training loop on one machine: actors run one round ahead of the learner."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping, Sequence
-from typing import NamedTuple, Protocol, SupportsFloat
+from collections.abc import Generator
 
 import torch
 from torch import Tensor
@@ -14,132 +13,60 @@ from visr.agents import registry
 from visr.config import RunConfig
 from visr.ops.rng import derived
 from visr.training import devices
-from visr.training.actor_pool import muster, spec_of
-from visr.training.batch_queue import Intake
-from visr.training.learner import Learner, Partners, within
+from visr.training.actor_pool import make_actor_pools, spec_of
+from visr.training.batch_queue import BatchQueue
+from visr.training.learner import Learner, Reducer, within
 from visr.training.online_evaluation import OnlineEvaluation
+from visr.training.progress import Round
 from visr.types import EnvSpec
 
 
-class Round(NamedTuple):
-    """One round of acting and learning."""
-
-    num_steps: int
-    """Steps collected in the run so far."""
-    num_updates: int
-    """Updates made in the run so far."""
-    metrics: Sequence[Mapping[str, SupportsFloat]]
-    """What each update of this round reported."""
-
-
-class Setback(Exception):
-    """What was learnt since the last checkpoint is lost; the loop can go on from there."""
-
-
-class TrainingLoop(Protocol):
-    """What drives a run, on one machine or on many; pretraining iterates, logs and saves."""
-
-    config: RunConfig
-    spec: EnvSpec
-    where: str
-    """The cluster's address; empty on one machine."""
-
-    @property
-    def agent(self) -> registry.Agent:
-        """The networks as they are now."""
-        ...
-
-    @property
-    def online(self) -> Rewarded | None:
-        """The rewarded environments, if there are any."""
-        ...
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the learner has seen all the steps it was promised."""
-        ...
-
-    @property
-    def num_learned_steps(self) -> int:
-        """Steps the learner has consumed."""
-        ...
-
-    @property
-    def remembers(self) -> bool:
-        """Whether the state is complete at any time."""
-        ...
-
-    def rounds(self) -> Generator[Round]:
-        """Act and learn until done."""
-        ...
-
-    def vitals(self) -> dict[str, float]:
-        """How those who act and learn elsewhere have fared since the last call."""
-        ...
-
-    def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """All tensors and counts from which the run goes on."""
-        ...
-
-    def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
-        ...
-
-    def restart_forgetful_environments(self) -> None:
-        """Reset and reseed environments whose state cannot be saved."""
-        ...
-
-    def close(self) -> None:
-        """Let go of everything elsewhere."""
-        ...
-
-
-class Rewarded(Protocol):
-    """What pretraining asks of an online evaluation."""
-
-    def row(self) -> dict[str, float]:
-        """What happened since the last row."""
-        ...
-
-
 class Loop:
-    """Everything that moves in a run.
+    """Actors, learner and the queue between them.
 
-    In one round the learner works through the unrolls that are waiting, 32 at a time, while every actor
-    collects the next ones with the weights from the round's start. The lag is fixed, and so is the order
-    of unrolls: results do not depend on the number of processes or on who is faster.
+    In one round the learner consumes the waiting unrolls, 32 at a time, while every actor collects the next
+    unroll with the weights from the start of the round. The lag and the order of unrolls are fixed, so
+    results do not depend on the number of processes or on their speed.
     """
+
+    replay = None
+    """Unrolls are used once."""
 
     def __init__(self, config: RunConfig, num_processes: int | None = None) -> None:
         devices.keep_freed_memory()
-        self.config, self.where = config, ""
+        self.config = config
         self.spec = spec_of(envs.make_vec(config, 1))
         self.agent = devices.prepared(new_agent(config, self.spec), config.training)
         self.learner = new_learner(config, self.agent)
-        self.crews = muster(config, self.agent.psi, num_processes or config.training.num_processes)
+        num_processes = num_processes or config.training.num_processes
+        self.actor_pools = make_actor_pools(config, self.agent.psi, num_processes)
         rewarded = config.training.num_rewarded_envs
         self.online = OnlineEvaluation(config, self.agent) if rewarded else None
-        self.num_steps = 0
-        self._intake = Intake(self.learner, config.training.batch_size, total_updates(config))
+        self.num_collected_steps = 0
+        self._batches = BatchQueue(self.learner, config.training.batch_size, total_updates(config))
 
     def close(self) -> None:
-        """Let go of acting processes."""
-        for crew in self.crews:
-            crew.close()
+        """End the acting processes."""
+        for pool in self.actor_pools:
+            pool.close()
+
+    @property
+    def num_steps(self) -> int:
+        """Steps that the learner has consumed."""
+        return steps_after(self.config, self.learner.num_updates)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run."""
+        return self.config.training.num_steps
 
     @property
     def is_done(self) -> bool:
-        """Whether the learner has seen all the steps it was promised."""
+        """Whether all updates of the run have been made."""
         return self.learner.num_updates >= total_updates(self.config)
 
-    @property
-    def num_learned_steps(self) -> int:
-        """Steps the learner has consumed: what the run's counts of steps mean."""
-        training = self.config.training
-        return self.learner.num_updates * training.batch_size * training.unroll_length
-
     def rounds(self) -> Generator[Round]:
-        """Act and learn until done; whoever iterates decides when to log, save or stop."""
+        """Act and learn until done; the caller logs, saves and stops between rounds."""
         torch.set_flush_denormal(True)
         try:
             with devices.threads(self.config.training):
@@ -149,57 +76,58 @@ class Loop:
             torch.set_flush_denormal(False)
 
     def _round(self) -> Round:
-        crews = [] if self._has_enough() else self.crews
-        for crew in crews:
-            crew.begin(self.agent.psi)
-        if crews and self.online:
+        pools = [] if self._has_enough() else self.actor_pools
+        for pool in pools:
+            pool.begin(self.agent.psi)
+        if pools and self.online:
             self.online.play(self.agent)
-        metrics = self._intake.learn()
-        collected = [unroll for crew in crews for unroll in crew.collect()]
-        self._intake.add(collected)
-        self.num_steps += sum(unroll.num_steps for unroll in collected)
-        return Round(self.num_steps, self.learner.num_updates, metrics)
+        metrics = self._batches.learn()
+        collected = [unroll for pool in pools for unroll in pool.collect()]
+        self._batches.add(collected)
+        self.num_collected_steps += sum(unroll.num_steps for unroll in collected)
+        return Round(self.learner.num_updates, metrics)
 
     def _has_enough(self) -> bool:
-        """Whether the unrolls that are waiting already suffice for the updates that are left."""
+        """Whether the waiting unrolls suffice for the updates that are left."""
         updates_left = total_updates(self.config) - self.learner.num_updates
-        return self._intake.num_waiting >= updates_left * self.config.training.batch_size
+        return self._batches.num_waiting >= updates_left * self.config.training.batch_size
 
-    def vitals(self) -> dict[str, float]:
-        """Nothing: all of it happens here."""
-        return {}
+    def extra_rows(self) -> dict[str, dict[str, float]]:
+        """Returns of the rewarded environments since the last call."""
+        return {"online": self.online.row()} if self.online else {}
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """All tensors and counts from which the run goes on as if never stopped."""
+        """All tensors and counts that a resumed run needs to continue identically."""
         tensors = {f"learner.{k}": v for k, v in self.learner.state().items()}
-        for crew in self.crews:
-            tensors |= crew.state()
+        for pool in self.actor_pools:
+            tensors |= pool.state()
         if self.online:
             tensors |= {f"online.{k}": v for k, v in self.online.state().items()}
-        tensors |= self._intake.state()
-        return tensors, {"num_steps": self.num_steps, "num_updates": self.learner.num_updates}
+        tensors |= self._batches.state()
+        counts = {"num_steps": self.num_collected_steps, "num_updates": self.learner.num_updates}
+        return tensors, counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`."""
-        self.num_steps = counts["num_steps"]
+        self.num_collected_steps = counts["num_steps"]
         self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
-        for crew in self.crews:
-            crew.load_state(tensors, self.num_steps)
+        for pool in self.actor_pools:
+            pool.load_state(tensors, self.num_collected_steps)
         if self.online:
-            self.online.load_state(within(tensors, "online."), self.num_steps)
-        self._intake.load_state(tensors)
+            self.online.load_state(within(tensors, "online."), self.num_collected_steps)
+        self._batches.load_state(tensors)
 
     @property
-    def remembers(self) -> bool:
-        """Whether the state is complete at any time, and not only right after a restart."""
-        return all(crew.remembers for crew in self.crews)
+    def can_save_now(self) -> bool:
+        """Whether `state` is complete at any time, not only after `reset_unsaveable_envs`."""
+        return all(pool.can_checkpoint_envs for pool in self.actor_pools)
 
-    def restart_forgetful_environments(self) -> None:
-        """Reset and reseed environments whose state cannot be saved, so that a resumed run can follow."""
-        for crew in self.crews:
-            crew.restart(self.num_steps)
+    def reset_unsaveable_envs(self) -> None:
+        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
+        for pool in self.actor_pools:
+            pool.reset_unsaveable_envs(self.num_collected_steps)
         if self.online:
-            self.online.restart(self.num_steps)
+            self.online.reset_unsaveable_envs(self.num_collected_steps)
 
 
 def new_agent(config: RunConfig, spec: EnvSpec) -> registry.Agent:
@@ -211,9 +139,9 @@ def new_agent(config: RunConfig, spec: EnvSpec) -> registry.Agent:
 
 
 def new_learner(
-    config: RunConfig, agent: registry.Agent, partners: Partners | None = None
+    config: RunConfig, agent: registry.Agent, all_reduce: Reducer | None = None
 ) -> Learner:
-    """The learner that a configuration describes, alone or with others that share its batches."""
+    """The learner of a configuration; with `all_reduce`, one of several that share every batch."""
     return Learner(
         agent,
         total_updates(config),
@@ -221,7 +149,7 @@ def new_learner(
         bonus_updates=updates_until(config, config.agent.bonus_num_steps),
         micro_batch=config.training.micro_batch,
         device=agent.device,
-        partners=partners,
+        all_reduce=all_reduce,
     )
 
 
@@ -231,6 +159,11 @@ def total_updates(config: RunConfig) -> int:
 
 
 def updates_until(config: RunConfig, num_steps: int) -> int:
-    """Updates until that many steps have been learnt from."""
+    """Updates after which the learner has consumed `num_steps`."""
     training = config.training
     return math.ceil(num_steps / (training.batch_size * training.unroll_length))
+
+
+def steps_after(config: RunConfig, num_updates: int) -> int:
+    """Steps that the learner has consumed after `num_updates`."""
+    return num_updates * config.training.batch_size * config.training.unroll_length

@@ -87,10 +87,10 @@ class OnlineEvaluation:
             **self._fit,
         }
 
-    def restart(self, num_steps: int) -> None:
-        """Begin new games where they cannot be saved; what they had scored is forgotten with them."""
-        if not self.actor.remembers:
-            self.actor.restart(num_steps)
+    def reset_unsaveable_envs(self, num_steps: int) -> None:
+        """Reset environments whose state cannot be saved, and the returns of their episodes."""
+        if not self.actor.can_checkpoint_envs:
+            self.actor.reset_envs(num_steps)
             self._returns = torch.zeros_like(self._returns)
 
     def state(self) -> dict[str, Tensor]:

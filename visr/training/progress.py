@@ -1,47 +1,63 @@
-"""How long work is watched and stopped: what it reports, and who asked it to end."""
+"""Progress of a long job: what a round reports, what a display shows, requests to stop."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
+from typing import NamedTuple, SupportsFloat
+
+
+class Round(NamedTuple):
+    """One round of acting and learning."""
+
+    num_updates: int
+    """Updates made in the run so far."""
+    metrics: Sequence[Mapping[str, SupportsFloat]]
+    """The metrics of every update of this round."""
+    note: str = ""
+    """What the job is doing while no step is counted."""
+
+
+class LostProgress(Exception):
+    """Everything learned since the last checkpoint is lost; training can continue from there."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a progress display may want to know."""
+    """The numbers of a progress display."""
 
     num_steps: int
     total_steps: int
     metrics: dict[str, float]
     evaluation: dict[str, float]
-    vitals: dict[str, float] = field(default_factory=dict)
-    """Of the cluster, if there is one."""
+    stats: dict[str, float] = field(default_factory=dict)
+    """Cluster statistics; empty on one machine."""
     trouble: str = ""
-    """What is wrong with the numbers, in a few words."""
+    """What is wrong with the metrics, in a few words."""
     note: str = ""
-    """What goes on instead of steps."""
+    """What the job is doing while no step is counted."""
 
 
 Observer = Callable[[Status], None]
 
 
 class Stopped(Exception):
-    """Training was asked to stop, and did so cleanly."""
+    """Training was asked to stop, and stopped cleanly."""
 
-    def __init__(self, signal_number: int, saved_steps: int, go_on: str) -> None:
+    def __init__(self, signal_number: int, saved_steps: int, resume_command: str) -> None:
         super().__init__(
-            f"Stopped; the run is saved as of step {saved_steps:,}. Go on with `{go_on}`."
+            f"Stopped; the run is saved as of step {saved_steps:,}. Go on with `{resume_command}`."
         )
         self.signal_number = signal_number
 
 
 @contextlib.contextmanager
 def stop_requests() -> Iterator[list[int]]:
-    """Collects Ctrl-C and SIGTERM, so that a round can finish; a second Ctrl-C interrupts at once."""
+    """Collect Ctrl-C and SIGTERM, so that a round can finish; a second Ctrl-C interrupts at once."""
     requests: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield requests

@@ -7,7 +7,7 @@ from collections import deque
 import torch
 from torch import Tensor
 
-from visr.training.batch_queue import joined
+from visr.training.batch_queue import concatenate
 from visr.types import Unroll
 
 
@@ -51,18 +51,16 @@ class Replay:
         return self._batch(chosen), weight
 
     def _batch(self, chosen: list[int]) -> Unroll:
-        batch = joined([self._kept[index] for index in chosen])
-        assert batch is not None
-        return batch
+        return concatenate([self._kept[index] for index in chosen])
 
-    def all(self) -> Unroll | None:
+    def all(self) -> Unroll:
         """Everything that is kept, as one batch."""
-        return joined(list(self._kept))
+        return concatenate(list(self._kept))
 
     def take_new(self) -> dict[str, Tensor]:
         """What was added since the last call: a piece for the disk."""
-        piece, self._new = joined(self._new), []
-        return {} if piece is None else {k: v.contiguous() for k, v in piece._asdict().items()}
+        new, self._new = self._new, []
+        return {k: v.contiguous() for k, v in concatenate(new)._asdict().items()} if new else {}
 
     def restore(self, piece: Unroll) -> None:
         """Put a piece back, in the order of the pieces."""

@@ -23,7 +23,7 @@ from visr import pretraining
 from visr.cli import main
 from visr.config import RunConfig, presets
 from visr.paper.baselines import play
-from visr.paper.baselines.rainbow import categorical, training
+from visr.paper.baselines.rainbow import categorical
 from visr.paper.baselines.rainbow import config as recipe
 from visr.paper.baselines.rainbow.agent import Rainbow
 from visr.paper.baselines.rainbow.learner import Learner
@@ -32,6 +32,7 @@ from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
 from visr.paper.reproduce import agents
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
+from visr.training.progress import Status, Stopped
 from visr.types import EnvSpec
 
 
@@ -142,12 +143,16 @@ def test_a_run_that_was_killed_and_resumed_ends_bit_identical(tmp_path: Path):
     assert not cut.replay_pieces()
 
 
-def test_a_run_that_is_asked_to_stop_falls_back_to_its_last_checkpoint(tmp_path: Path):
+def test_a_run_that_is_asked_to_stop_resumes_from_its_last_checkpoint(tmp_path: Path):
     config = tiny(num_steps=500, checkpoint_every=200)
-    run = RunDir.create(tmp_path / "run", config)
-    assert not training.train(run, config, lambda num_steps, _: num_steps >= 300)
-    assert [int(path.stem) for path in run.checkpoints()] == [200]
-    assert training.train(run, config)
+
+    def stop(status: Status) -> None:
+        if status.num_steps >= 300:
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Stopped, match=r"saved as of step 200.*visr pretrain --resume"):
+        pretraining.start(tmp_path / "run", config, stop)
+    run = pretraining.resume(tmp_path / "run")
     assert int(run.checkpoints()[-1].stem) == 500
 
 

@@ -125,10 +125,10 @@ def test_steps_are_drawn_in_proportion_and_weighted_against_it():
 
 def test_a_memory_comes_back_from_its_pieces_as_it_was():
     memory, _ = filled(size=30, lengths=(6,) * 3)
-    pieces = [memory.take_new()]
+    pieces = [memory.new_piece()]
     for number in range(100, 121):
         memory.add(np.array([number]), 1, 0.5, False)
-    pieces.append(memory.take_new())
+    pieces.append(memory.new_piece())
     memory.prioritise(drawn(memory).slots, np.linspace(1, 3, 400))
     again = Memory(np.zeros(1, dtype=np.int64), 30, N, GAMMA)
     for piece in pieces:

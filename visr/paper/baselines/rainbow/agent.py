@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from visr import envs
-from visr.config import ATARI, RunConfig
+from visr.config import RunConfig
 from visr.ops.rng import derived
 from visr.paper.baselines.rainbow import config as recipe
 from visr.paper.baselines.rainbow.learner import Learner
 from visr.paper.baselines.rainbow.memory import Memory
 from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
 from visr.training import devices
+from visr.training.actor import life_loss_terminates
 from visr.training.actor_pool import spec_of
 from visr.training.learner import within
+from visr.training.progress import Round
 from visr.types import EnvSpec
 
 _MEMORY_BYTES = 4 * 10**9
@@ -23,6 +27,8 @@ _MEMORY_BYTES = 4 * 10**9
 _SMALLEST_MEMORY = 1_000
 _TINY = 1e-6
 """A priority that keeps a step with no error drawable."""
+_ROUND = 100
+"""Steps of a round, at most."""
 
 
 class Rainbow:
@@ -32,11 +38,10 @@ class Rainbow:
     """
 
     def __init__(self, config: RunConfig, settings: recipe.Recipe | None = None) -> None:
-        training = config.training
-        self._seed, self._num_steps_in_all = training.seed, training.num_steps
+        self.config, self._seed = config, config.training.seed
         self._recipe = settings or recipe.of(config)
         self._env = envs.make_vec(config, 1)
-        self._mourns = config.env.startswith(ATARI) and config.atari.zero_discount_on_life_loss
+        self._life_loss_terminates = life_loss_terminates(config)
         self.learner = Learner(new_network(config, spec_of(self._env)), self._recipe)
         self._network = self.learner.network
         self._random = torch.Generator().manual_seed(derived(self._seed, 2))
@@ -48,7 +53,7 @@ class Rainbow:
 
     def _new_memory(self, gamma: float) -> Memory:
         fits = _MEMORY_BYTES // self._observation.nbytes
-        size = min(self._recipe.memory_size, self._num_steps_in_all, fits)
+        size = min(self._recipe.memory_size, self.total_steps, fits)
         return Memory(self._observation, max(size, _SMALLEST_MEMORY), self._recipe.n_step, gamma)
 
     def _begin(self) -> None:
@@ -57,12 +62,50 @@ class Rainbow:
         self._observation: np.ndarray = self._env.reset(seed=seed)[0][0].copy()
         self._return = 0.0
 
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run."""
+        return self.config.training.num_steps
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all steps have been made."""
+        return self.num_steps >= self.total_steps
+
+    @property
+    def replay(self) -> Memory | None:
+        """The replay memory, while there is anything left to learn from it."""
+        return None if self.is_done else self.memory
+
+    agent: None = None
+    """It cannot be given a task."""
+    can_save_now = False
+    """The environment's state cannot be saved: only `reset_unsaveable_envs` makes `state` complete."""
+
+    def rounds(self) -> Generator[Round]:
+        """Act and learn until done; a round ends wherever a row or a checkpoint may be due."""
+        training = self.config.training
+        ends = (_ROUND, training.log_every, training.checkpoint_every, self.total_steps)
+        with devices.threads(training):
+            while not self.is_done:
+                end = min(every * (self.num_steps // every + 1) for every in ends)
+                reports = [self.step() for _ in range(end - self.num_steps)]
+                yield Round(self.learner.num_updates, [r for r in reports if r is not None])
+
+    def extra_rows(self) -> dict[str, dict[str, float]]:
+        """Raw returns of the episodes that ended since the last call."""
+        returns, self.returns = self.returns, []
+        if not returns:
+            return {}
+        mean = sum(returns) / len(returns)
+        return {"online": {"num_episodes": float(len(returns)), "mean_return": mean}}
+
     def step(self) -> dict[str, Tensor] | None:
         """One decision, and every so often an update: what it reports."""
         action = self._choose()
         observation, reward, terminated, truncated, told = self._env.step(np.array([action]))
         ended = bool(terminated[0] or truncated[0])
-        died = bool(terminated[0] or (self._mourns and told["life_lost"][0]))
+        died = bool(terminated[0] or (self._life_loss_terminates and told["life_lost"][0]))
         clipped = float(np.clip(reward[0], -1, 1))
         self.memory.add(self._observation, action, clipped, died)
         self._return += float(reward[0])
@@ -84,7 +127,7 @@ class Rainbow:
         return int(greedy(self._network, self._observation[None])[0])
 
     def _learn(self) -> dict[str, Tensor]:
-        share = self.num_steps / self._num_steps_in_all
+        share = self.num_steps / self.total_steps
         beta = self._recipe.priority_correction
         beta += (1 - beta) * min(share, 1.0)
         batch = self.memory.sample(self._recipe.batch_size, beta, self._random)
@@ -93,17 +136,18 @@ class Rainbow:
         self.memory.prioritise(batch.slots, priority)
         return report
 
-    def restart(self) -> None:
-        """Leave the game and begin another: its state cannot be saved, and a resumed run does the same."""
-        self.memory.close(self._observation)
-        self._begin()
+    def reset_unsaveable_envs(self) -> None:
+        """Start a new episode, as a resumed run will; at the first and last step nothing has to change."""
+        if 0 < self.num_steps < self.total_steps:
+            self.memory.close(self._observation)
+            self._begin()
 
     def close(self) -> None:
         """Let go of the game."""
         self._env.close()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """All but what the memory's pieces hold, just after `restart`."""
+        """All but the replay memory's rows, just after `reset_unsaveable_envs`."""
         tensors = {f"learner.{k}": v for k, v in self.learner.state().items()}
         tensors |= {f"memory.{k}": v for k, v in self.memory.state().items()}
         tensors["random"] = self._random.get_state()

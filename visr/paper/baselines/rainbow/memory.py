@@ -47,13 +47,18 @@ class Memory:
         }
         self._tree = SumTree(size)
         self._top = 1.0
-        self._count = self._ripe = self._saved = 0
-        """Rows ever added; those that may be drawn; those that `take_new` has handed out."""
+        self._count = self._ripe = self._saved = self._missing = 0
+        """Rows ever added; those that may be drawn; those that `new_piece` has handed out."""
 
     @property
-    def size(self) -> int:
+    def max_steps(self) -> int:
         """Rows that it holds when it is full."""
         return self._size
+
+    @property
+    def num_missing(self) -> int:
+        """Rows that the loaded state counts and `restore` has not brought back."""
+        return self._missing
 
     def __len__(self) -> int:
         return min(self._count, self._size)
@@ -118,7 +123,7 @@ class Memory:
         self._top = max(self._top, float(priority.max()))
         self._tree.set(slots, priority)
 
-    def take_new(self) -> dict[str, Tensor]:
+    def new_piece(self) -> dict[str, Tensor]:
         """The rows since the last call that are still here: a piece for the disk."""
         first = max(self._saved, self._count - self._size)
         slots = np.arange(first, self._count) % self._size
@@ -131,6 +136,8 @@ class Memory:
         slots = (int(piece["first"]) + np.arange(len(piece["action"]))) % self._size
         for name, column in self._rows.items():
             column[slots] = piece[name].numpy()
+        first = max(int(piece["first"]), self._count - len(self))
+        self._missing -= max(0, int(piece["first"]) + len(slots) - first)
 
     def state(self) -> dict[str, Tensor]:
         """All but the rows."""
@@ -142,5 +149,5 @@ class Memory:
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of `state`; `restore` brings the rows."""
         self._count, self._ripe, self._saved = tensors["counts"].tolist()
-        self._top = float(tensors["top"])
+        self._top, self._missing = float(tensors["top"]), len(self)
         self._tree.set(np.arange(len(self)), tensors["priority"].numpy())
