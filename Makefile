@@ -37,7 +37,7 @@ demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a rep
 	$(BIN)/visr report runs/demo
 
 test: lint browser ## run the static checks, then every test
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 browser: ## find Chromium for the explorer's tests, or install it where apt and root permit
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \

@@ -1,4 +1,4 @@
-"""What tests share: one thread per process, tiny configurations, and a run that was really trained."""
+"""Shared by all tests: one thread per process, tiny configurations, and a small trained run."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ import torch
 from visr import config as configuration
 from visr.config import RunConfig, presets
 
-RAY = ("cluster", "test_docs.py", "test_readme.py", "test_reproduce.py")
-"""Only one Ray may run on a machine if tests ask for the one that runs there."""
-
-
-def starts_ray(place: str) -> bool:
-    """Whether a file, or a test by its name, is one of them."""
-    return bool(set(RAY) & set(place.partition("::")[0].split("/")))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file's tests share a process (and so its fixtures); all that start Ray share one."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return "ray" if starts_ray(nodeid) else super()._split_scope(nodeid)
-
-    return Scheduling(config, log)
+SLOW_FILES = (
+    "test_docs.py",
+    "test_golden.py",
+    "test_kill_and_resume.py",
+    "test_damage_everywhere.py",
+    "test_reproduce.py",
+    "test_atari_training.py",
+    "test_browser.py",
+)
+"""These start first, so that no process ends long after the other."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest goes first."""
-    items.sort(key=lambda item: not starts_ray(item.nodeid))
+    """Keep the tests of a file in one process, and all tests marked `ray` in one process."""
+    for item in items:
+        group = "ray" if item.get_closest_marker("ray") else item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_rank)
+
+
+def _rank(item: pytest.Item) -> int:
+    if item.get_closest_marker("ray"):
+        return 0
+    return 1 if item.path.name in SLOW_FILES else 2
 
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
-    """Threads of several test processes would otherwise spin against each other."""
+    """Use one thread: several test processes share the cores."""
     torch.set_num_threads(1)
 
 
@@ -53,7 +53,7 @@ def tiny(**fields: Any) -> RunConfig:
 
 @pytest.fixture(name="tiny")
 def tiny_fixture() -> Any:
-    """The function `tiny`, for tests that vary it."""
+    """The function `tiny`, for tests that change fields."""
     return tiny
 
 

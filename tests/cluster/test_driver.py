@@ -16,10 +16,11 @@ import pytest
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
 
+pytestmark = pytest.mark.ray
 COMMAND = [sys.executable, "-m", "visr.cli", "pretrain", "--cluster", "local", "--json"]
 TRAIN = [
-    *("--preset", "smoke", "--num-steps", "102400", "--num-envs", "24", "--num-actor-groups", "2"),
-    *("--max-staleness", "3", "--publish-every", "2", "--evaluate-every", "102400"),
+    *("--preset", "smoke", "--num-steps", "51200", "--num-envs", "24", "--num-actor-groups", "2"),
+    *("--max-staleness", "3", "--publish-every", "2", "--evaluate-every", "51200"),
 ]
 
 if not Path("/proc/self/environ").exists():
@@ -72,11 +73,11 @@ def test_a_killed_driver_leaves_nobody_behind_and_its_run_goes_on(tmp_path: Path
     assert process.returncode == 0, errors
     assert all(line.startswith("Waiting for") for line in errors.splitlines()), errors  # if busy
     assert output.count("\n") == 1
-    assert json.loads(output)["num_steps"] == 102_400
+    assert json.loads(output)["num_steps"] == 51_200
     rows, vitals = read_rows(run.metrics), read_rows(run.vitals)
     assert [row["num_steps"] for row in rows] == sorted({row["num_steps"] for row in rows})
     assert all(row["num_steps"] == row["num_updates"] * 32 * 40 for row in rows)
-    assert rows[-1]["num_steps"] == vitals[-1]["num_steps"] == 102_400
+    assert rows[-1]["num_steps"] == vitals[-1]["num_steps"] == 51_200
     assert max(row["max_staleness"] for row in vitals) <= 3
     assert {p.name.split(".")[0] for p in run.tensorboard.iterdir()} == {"events"}
     wait_until(lambda: not family(mark), seconds=300)

@@ -14,6 +14,8 @@ from visr.cluster import latency
 from visr.cluster.loop import ClusterLoop
 from visr.training.loop import Loop
 
+pytestmark = pytest.mark.ray
+
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
