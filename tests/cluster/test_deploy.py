@@ -38,6 +38,6 @@ def test_every_machine_gets_the_pinned_extras_and_one_thread_per_process(path: P
     assert all("OMP_NUM_THREADS=1" in line for line in starts if "ray start" in line)
 
 
-def test_there_is_one_for_a_cloud_and_one_for_machines_that_are_there():
+def test_there_is_a_launcher_for_clouds_and_one_for_own_machines():
     kinds = {yaml.safe_load(path.read_text())["provider"]["type"] for path in FILES}
     assert kinds == {"aws", "local"}

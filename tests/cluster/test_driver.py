@@ -57,7 +57,7 @@ def wait_until(condition: object, seconds: float = 600.0) -> None:
         time.sleep(0.05)
 
 
-def test_a_killed_driver_leaves_nobody_behind_and_its_run_goes_on(tmp_path: Path):
+def test_a_killed_driver_leaves_no_process_and_its_run_resumes(tmp_path: Path):
     run, mark = RunDir(tmp_path / "run"), uuid.uuid4().hex
     process = start(mark, *TRAIN, "--out", str(run.path))
     wait_until(lambda: len(run.checkpoints()) > 1 or process.poll() is not None)

@@ -36,7 +36,7 @@ def _work_travels() -> Iterator[None]:
     cloudpickle.unregister_pickle_by_value(here)
 
 
-def test_every_job_runs_elsewhere_whatever_becomes_of_the_others(tmp_path: Path):
+def test_every_job_runs_even_if_others_fail(tmp_path: Path):
     from visr.cluster import jobs
 
     wanted = [(name, str(tmp_path)) for name in ("works", "fails", "dies once", "works too")]

@@ -25,7 +25,7 @@ def nodes() -> Iterator[Any]:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_two_nodes_in_step_equal_one_machine(tiny: Any):
+def test_two_synchronous_nodes_equal_one_machine(tiny: Any):
     config = tiny(num_actor_groups=3, num_steps=5_120)
     alone = Loop(config)
     with contextlib.closing(ClusterLoop(config)) as loop:
@@ -35,7 +35,7 @@ def test_two_nodes_in_step_equal_one_machine(tiny: Any):
 
 
 @pytest.mark.usefixtures("nodes")
-def test_what_ray_costs_is_measured():
+def test_rays_latency_is_measured():
     assert latency.request_seconds(5) > 0
     assert latency.transfer_seconds(10**6, num_at_once=2, num_times=2) > 0
 
@@ -48,7 +48,7 @@ def wait_until_all_is_free(num_cpus: int) -> None:
         time.sleep(0.1)
 
 
-def test_training_outlives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: Any):
+def test_training_survives_a_lost_node_and_uses_an_added_one(nodes: Any, tiny: Any):
     wait_until_all_is_free(num_cpus=4)
     config = tiny(num_actor_groups=3, num_envs=24, max_staleness=3, num_steps=10**9)
     with contextlib.closing(ClusterLoop(config)) as loop:

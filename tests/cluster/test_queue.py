@@ -20,7 +20,7 @@ def test_staleness_follows_from_the_place_in_the_queue():
     assert (len(queue), queue.num_kept) == (1, 1)
 
 
-def test_what_would_be_too_old_is_dropped_and_what_comes_after_it_takes_its_place():
+def test_unrolls_that_are_too_stale_are_dropped():
     # batches of 4, at most 1 update old: a would be used by update 5 (2 updates old), b and c by 5 too
     queue = UnrollQueue(batch_size=4)
     queue.add(QueuedUnrolls("a", size=4, version=3))
@@ -40,7 +40,7 @@ def test_less_than_a_batch_is_left_waiting_in_its_order():
     assert queue.take(num_updates=0, most=1, max_staleness=0) == ["a", "b", "c"]
 
 
-def test_what_is_lost_on_its_way_counts_as_dropped_and_never_as_learnt():
+def test_lost_unrolls_count_as_dropped():
     queue = UnrollQueue(batch_size=2)
     queue.add(QueuedUnrolls("a", size=2, version=0))
     assert queue.take_all() == ["a"]
@@ -54,7 +54,7 @@ def test_what_is_lost_on_its_way_counts_as_dropped_and_never_as_learnt():
     most=some.integers(1, 3),
     max_staleness=some.integers(1, 4),
 )
-def test_every_unroll_is_used_once_dropped_once_or_waits_and_none_is_too_old(
+def test_every_unroll_is_used_dropped_or_queued_exactly_once(
     batch_size: int, sizes: list[int], most: int, max_staleness: int
 ):
     queue, updates, used = UnrollQueue(batch_size), 0, 0

@@ -12,7 +12,7 @@ from experiments.cluster_simulation import Times
 SIZES = {"unrolls_per_actor": 1, "batch_size": 32, "unroll_length": 40, "max_staleness": 8}
 
 
-def test_few_actors_are_the_limit_and_speed_is_theirs_to_add():
+def test_with_few_actors_speed_grows_with_their_number():
     # an unroll of 40 steps takes 2 s, learning next to nothing: 20 steps/s per actor
     times = Times(act=(2.0,), transfer=0.0, learn=0.01, request=0.0)
     one, ten = (simulation.simulate(times, number, **SIZES) for number in (1, 10))
@@ -21,7 +21,7 @@ def test_few_actors_are_the_limit_and_speed_is_theirs_to_add():
     assert one.actors_busy == pytest.approx(1, abs=0.01)
 
 
-def test_many_actors_wait_for_the_learner_and_its_speed_is_the_limit():
+def test_with_many_actors_the_learner_is_the_limit():
     # an update of 32 x 40 steps takes 4 s: 320 steps/s, however many act
     times = Times(act=(2.0,), transfer=0.0, learn=4.0, request=0.0)
     outcome = simulation.simulate(times, 200, **SIZES)
@@ -31,7 +31,7 @@ def test_many_actors_wait_for_the_learner_and_its_speed_is_the_limit():
     assert 0 < outcome.staleness <= 8
 
 
-def test_a_slow_link_is_a_limit_too():
+def test_a_slow_link_is_a_limit():
     # 0.1 s for every unroll, one at a time: 400 steps/s
     times = Times(act=(2.0,), transfer=0.1, learn=0.01, request=0.0)
     outcome = simulation.simulate(times, 100, **SIZES)
@@ -47,7 +47,7 @@ def test_saturation_is_where_the_hand_worked_ratio_says():
     assert simulation.saturation(outcomes) == 16
 
 
-def test_actors_of_unlike_speed_lose_no_count():
+def test_actors_of_different_speed_are_counted_exactly():
     times = Times(act=(0.5, 1.0, 8.0), transfer=0.01, learn=1.0, request=0.001)
     outcome = simulation.simulate(times, 64, **SIZES)
     assert outcome.staleness <= 8

@@ -52,15 +52,13 @@ def assert_identical(a: RunDir, b: RunDir) -> None:
         assert (a.path / file).read_bytes() == (b.path / file).read_bytes(), file
 
 
-def test_one_actor_in_step_with_the_learner_equals_one_machine_bit_for_bit(
-    tmp_path: Path, tiny: Any
-):
+def test_synchronous_training_equals_one_machine_bit_for_bit(tmp_path: Path, tiny: Any):
     config = tiny(num_actor_groups=1, num_steps=6_400)
     alone = pretraining.start(tmp_path / "alone", config)
     assert_identical(pretraining.start(tmp_path / "ray", config, cluster="auto"), alone)
 
 
-def test_a_killed_learner_goes_on_from_the_last_checkpoint_and_nothing_is_counted_twice(
+def test_a_killed_learner_resumes_from_the_last_checkpoint_without_double_counts(
     tmp_path: Path, tiny: Any, loops: list[ClusterLoop], caplog: pytest.LogCaptureFixture
 ):
     config = tiny(num_rewarded_envs=2, log_every=1_280)
@@ -108,7 +106,7 @@ def test_actors_that_die_or_hang_are_replaced_and_every_unroll_is_counted_once(
     assert "Actor 1 is replaced: nothing came back within 6 seconds" in caplog.text
 
 
-def test_two_learners_that_share_batches_equal_one_with_all_of_them(tiny: Any):
+def test_two_learners_that_split_batches_equal_one(tiny: Any):
     # Sums of gradients are rounded in another order, so they agree to float32's precision.
     fields = {"num_actor_groups": 1, "num_steps": 12_800, "max_episode_steps": 7, "micro_batch": 4}
     alone = Loop(tiny(**fields))
@@ -125,7 +123,7 @@ def test_two_learners_that_share_batches_equal_one_with_all_of_them(tiny: Any):
             )
 
 
-def test_two_learners_refuse_statistics_that_each_would_keep_for_itself(tiny: Any):
+def test_two_learners_refuse_running_statistics(tiny: Any):
     with pytest.raises(UserError, match=r"num_learners = 2 does not work with running statistics"):
         ClusterLoop(tiny(env="CartPole-v1", num_learners=2))
 

@@ -122,7 +122,7 @@ def test_gymnasiums_own_wrapper_counts_its_episodes(episodes: list[Moment]):
 
 
 @pytest.mark.parametrize("actions", [[4, 0], [0, -1], [0], [[0, 0]]])
-def test_actions_that_the_game_does_not_know_are_refused_and_not_waited_for(actions: list):
+def test_invalid_actions_are_refused_at_once(actions: list):
     env = breakout(2)
     env.reset(seed=0)
     with pytest.raises(ValueError, match="2 integers from 0 to 3"):
@@ -130,7 +130,7 @@ def test_actions_that_the_game_does_not_know_are_refused_and_not_waited_for(acti
     env.step([3, 0])
 
 
-def test_what_was_handed_out_stays_as_it_was():
+def test_returned_observations_do_not_change_later():
     env = breakout(2)
     moment = play(env, 5)[-1]
     kept = copy.deepcopy(moment)
@@ -140,7 +140,7 @@ def test_what_was_handed_out_stays_as_it_was():
     assert equal([moment], [kept])
 
 
-def test_scribbling_on_what_was_handed_out_changes_nothing(episodes: list[Moment]):
+def test_writing_into_a_returned_observation_changes_nothing(episodes: list[Moment]):
     env = breakout(2)
     again = []
     observation, info = env.reset(seed=0)
@@ -156,7 +156,7 @@ def test_scribbling_on_what_was_handed_out_changes_nothing(episodes: list[Moment
 
 
 @pytest.mark.parametrize("sticky_actions", [0.0, 0.25])
-def test_the_seed_and_the_actions_decide_everything(sticky_actions: float):
+def test_seed_and_actions_determine_everything(sticky_actions: float):
     first, second, other = (
         play(breakout(2, sticky_actions=sticky_actions, max_episode_frames=900), 700, seed)
         for seed in (3, 3, 4)
@@ -166,7 +166,7 @@ def test_the_seed_and_the_actions_decide_everything(sticky_actions: float):
     assert sum((moment.terminated | moment.truncated).sum() for moment in first) >= 4
 
 
-def test_a_seed_forgets_what_was_played_before(episodes: list[Moment]):
+def test_a_reset_with_a_seed_does_not_depend_on_earlier_play(episodes: list[Moment]):
     env = breakout(2)
     play(env, 200, seed=9)
     assert equal(play(env, 300), episodes[:301])
@@ -192,7 +192,7 @@ def test_resets_without_a_seed_follow_from_the_last_one():
     assert len({tuple(start) for start in starts()}) > 1
 
 
-def test_a_seed_at_the_door_decides_what_follows():
+def test_a_seed_in_make_vec_determines_what_follows():
     def first(seed: int) -> list[Any]:
         env = envs.make_vec(RunConfig(env=BREAKOUT), 3, seed=seed)
         start = env.reset()[1]["episode_frame_number"].tolist()
@@ -205,7 +205,7 @@ def test_a_seed_at_the_door_decides_what_follows():
 # --- episodes
 
 
-def test_a_lost_life_is_told_and_ends_nothing(episodes: list[Moment]):
+def test_a_lost_life_is_reported_and_the_episode_continues(episodes: list[Moment]):
     for env in range(2):
         lost = [t for t, moment in enumerate(episodes) if moment.info["life_lost"][env]]
         assert len(lost) >= 4
@@ -216,13 +216,13 @@ def test_a_lost_life_is_told_and_ends_nothing(episodes: list[Moment]):
             assert not now.truncated[env]
 
 
-def test_lives_fall_only_where_it_is_told_or_the_episode_ends(episodes: list[Moment]):
+def test_lives_drop_only_where_reported_or_at_an_episodes_end(episodes: list[Moment]):
     for before, now in pairwise(episodes):
         fell = now.info["lives"] < before.info["lives"]
         assert np.array_equal(fell, now.info["life_lost"] | now.terminated)
 
 
-def test_after_the_true_end_comes_the_reset_step(episodes: list[Moment]):
+def test_the_step_after_the_end_only_resets(episodes: list[Moment]):
     ends = [(t, env) for t, m in enumerate(episodes[:-1]) for env in np.flatnonzero(m.terminated)]
     assert len(ends) >= 4
     for t, env in ends:
@@ -250,7 +250,7 @@ def test_a_time_out_is_truncated_and_not_terminated():
         assert not moments[t].info["life_lost"].any()
 
 
-def test_a_time_out_with_fewer_lives_is_no_life_lost_afterwards():
+def test_no_life_is_reported_lost_after_a_time_limit():
     # five balls last longer than 100 steps, one does not
     moments = play(breakout(4, max_episode_frames=400), 400)
     cut = [moment.info["lives"].tolist() for moment in moments if moment.truncated.any()]

@@ -104,7 +104,7 @@ def test_episodes_and_rewards_are_counted(odd: Make):
         ("still", "The observation never changed, so there is nothing to learn."),
     ],
 )
-def test_what_no_agent_could_learn_from_is_a_problem(odd: Make, fault: str, problem: str):
+def test_faults_that_prevent_learning_are_problems(odd: Make, fault: str, problem: str):
     found = examined(odd(fault))
     assert found.problems == [problem]
     assert found.is_deterministic  # NaN equals NaN here
@@ -118,7 +118,7 @@ def test_what_no_agent_could_learn_from_is_a_problem(odd: Make, fault: str, prob
         ("endless", "No episode ended in so many steps."),
     ],
 )
-def test_what_is_good_to_know_is_a_remark(odd: Make, fault: str, remark: str):
+def test_other_findings_are_remarks(odd: Make, fault: str, remark: str):
     found = examined(odd(fault))
     assert found.problems == []
     assert sum(text.startswith(remark) for text in found.remarks) == 1
@@ -129,7 +129,7 @@ def test_what_is_good_to_know_is_a_remark(odd: Make, fault: str, remark: str):
     ("id", "seen_as"),
     [("FrozenLake-v1", "a state out of 16"), ("visr/Grid-v0", "a state out of 100")],
 )
-def test_states_are_called_so(id: str, seen_as: str):
+def test_observations_are_described(id: str, seen_as: str):
     assert examined(id).seen_as == seen_as
 
 
@@ -143,7 +143,7 @@ def test_planes_of_minatar_are_an_image():
 # --- visr doctor
 
 
-def test_the_doctor_says_what_fits():
+def test_the_doctor_prints_its_findings():
     answer = visr("doctor", "CartPole-v1", "--steps", "200")
     assert answer.code == 0
     for words in ("a vector of 4 numbers", "2 of them", "100 % of steps, 1 to 1"):
@@ -182,9 +182,7 @@ def test_an_environment_that_does_not_fit_ends_with_2_and_still_shows_all(odd: M
 @pytest.mark.parametrize(
     ("fault", "words"), [("a mistake", "KeyError: 'of"), ("shape", "ValueError: ")]
 )
-def test_an_environment_that_breaks_is_a_sentence_and_no_traceback(
-    odd: Make, fault: str, words: str
-):
+def test_an_environment_that_raises_is_one_sentence(odd: Make, fault: str, words: str):
     answer = visr("doctor", odd(fault), "--steps", "40")
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.count("\n") == 1
@@ -200,9 +198,7 @@ def test_an_environment_that_breaks_is_a_sentence_and_no_traceback(
         (("no.such.module:CartPole-v1",), "could not be imported"),
     ],
 )
-def test_what_the_doctor_cannot_examine_is_said_in_one_sentence(
-    arguments: tuple[str, ...], words: str
-):
+def test_bad_input_to_the_doctor_is_one_sentence(arguments: tuple[str, ...], words: str):
     answer = visr("doctor", *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.count("\n") == 1

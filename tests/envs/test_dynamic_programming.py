@@ -136,7 +136,7 @@ def test_a_batch_is_the_same_as_one_by_one():
 
 
 @pytest.mark.parametrize("kind", ["actions", "probabilities"])
-def test_one_policy_can_meet_many_rewards_and_one_reward_many_policies(kind: str):
+def test_policies_and_rewards_broadcast(kind: str):
     transitions, reward, rng = random_mdp(4)
     policies = rng.integers(0, 3, (5, 30))
     if kind == "probabilities":
@@ -147,7 +147,7 @@ def test_one_policy_can_meet_many_rewards_and_one_reward_many_policies(kind: str
     assert shared_policy[0] == pytest.approx(shared_reward[0], abs=1e-12)
 
 
-def test_certain_probabilities_are_worth_what_their_actions_are():
+def test_probabilities_of_one_equal_the_actions_themselves():
     transitions, reward, rng = random_mdp(5)
     actions = rng.integers(0, 3, (5, 30))
     certain = dynamic_programming.policy_values(transitions, np.eye(3)[actions], reward, 0.97)
@@ -165,7 +165,7 @@ def test_values_of_mixed_policies_satisfy_bellmans_equation(batch: tuple[int, ..
     assert values == pytest.approx(backup, abs=1e-12)
 
 
-def test_a_large_world_is_solved_too():
+def test_a_large_world_is_solved():
     world = GridWorld.four_rooms(60, 60)
     reward = np.zeros(world.num_states)
     reward[0] = 1.0
@@ -203,7 +203,7 @@ def test_no_policy_exceeds_the_optimal_one():
         ).all()
 
 
-def test_what_lies_inside_walls_does_not_matter():
+def test_rewards_inside_walls_do_not_matter():
     world = GridWorld.four_rooms(7, 7)
     reward = np.random.default_rng(9).normal(size=world.num_states) * world.free
     bait = np.where(world.free, reward, 7.0)
@@ -215,7 +215,7 @@ def test_what_lies_inside_walls_does_not_matter():
     assert float(clean) == pytest.approx(float(baited), abs=1e-12)
 
 
-def test_without_a_future_only_the_next_reward_counts():
+def test_with_gamma_zero_only_the_next_reward_counts():
     transitions, reward, _ = random_mdp(11)
     values = dynamic_programming.optimal_values(transitions, reward, 0.0)
     assert values == pytest.approx(reward[:, transitions].max(axis=-1))

@@ -105,7 +105,7 @@ def test_short_episodes_are_not_preferred():
     assert lengths(played) == [2, 9, 2, 2, 2, 9, 2]
 
 
-def test_the_last_one_begun_is_waited_for():
+def test_the_last_episode_is_played_to_its_end():
     played, _ = play(Clockwork(2, 50), 2)
     assert lengths(played) == [2, 50]
 
@@ -116,7 +116,7 @@ def test_scores_are_sums_across_auto_resets():
     assert [episode.score for episode in played] == [3, 45, 3, 3, 3, 45, 3]
 
 
-def test_environments_that_only_wait_are_not_counted():
+def test_idle_environments_are_not_counted():
     # One episode is asked of three environments, then four: the others' steps are nobody's.
     for num_episodes, expected in ((1, [5]), (4, [5, 2, 3, 2])):
         watched: list[tuple[list[int], list[list[int]], list[float]]] = []
@@ -138,7 +138,7 @@ def test_environments_that_only_wait_are_not_counted():
             assert mine == [(age, float(age)) for age in range(1, length + 1)]
 
 
-def test_the_pilot_is_told_where_episodes_begin():
+def test_the_actor_knows_where_episodes_start():
     _, player = play(Clockwork(2, 5, 3), 9)
     for starts, seen in zip(player.starts, player.seen, strict=True):
         assert starts == (seen[:, 1] == 0).tolist()
@@ -156,7 +156,7 @@ def test_a_task_lasts_for_its_whole_episode():
     assert player.num_pursued == 4  # at t = 0, 3, 6 and 9: readouts are folded only for new tasks
 
 
-def test_or_for_so_many_steps():
+def test_a_task_can_last_for_a_number_of_steps():
     # t           0  1  2  3  4  5  6  .  8  9 10 11 ...
     # age         0  1  2  3  4  5  6     0  1  2  3
     played, player = play(Clockwork(7), 2, numbered(lasts=3))

@@ -184,7 +184,7 @@ def test_each_agent_resets_in_its_own_time():
     assert third[0].tolist() == [0, 0]
 
 
-def test_what_a_step_returned_is_the_callers_to_keep_and_to_write_on():
+def test_returned_observations_can_be_kept_and_written_to():
     env, other = (GridVectorEnv(GridWorld(4, 4), 6, max_episode_steps=3) for _ in range(2))
     env.reset(seed=1)
     other.reset(seed=1)
@@ -217,7 +217,7 @@ def test_stepping_before_a_reset_is_refused():
         GridVectorEnv(GridWorld(3, 3), 1).step([0])
 
 
-def test_the_seed_decides_everything():
+def test_the_seed_determines_everything():
     def play(seed: int) -> list[list[int]]:
         env = GridVectorEnv(GridWorld(5, 5), 4, max_episode_steps=3)
         seen = [env.reset(seed=seed)[0]]
@@ -229,7 +229,7 @@ def test_the_seed_decides_everything():
 
 
 @pytest.mark.parametrize("stop", [0, 2, 3, 4, 5])
-def test_a_restored_environment_goes_on_bit_by_bit(stop: int):
+def test_a_restored_environment_continues_bit_by_bit(stop: int):
     def fresh() -> GridVectorEnv:
         return GridVectorEnv(walled(), 7, max_episode_steps=4, terminal=[0, 0, 0, 0, 0, 1])
 
@@ -329,7 +329,7 @@ def test_a_vector_of_one_agrees_with_a_single_one_over_random_starts():
     "settings",
     [{}, {"observation": "one-hot"}, {"layout": "four-rooms", "height": 7}, SETTINGS],
 )
-def test_gymnasiums_checker_is_content(settings):
+def test_gymnasiums_checker_passes(settings):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env = gymnasium.make("visr/Grid-v0", render_mode="ansi", **settings)
@@ -377,7 +377,7 @@ def test_a_run_gets_the_grid_of_its_config():
 
 
 @pytest.mark.parametrize("id", ["visr/Grid-v0", "FrozenLake-v1"])
-def test_a_seed_at_the_door_decides_the_first_reset(id: str):
+def test_a_seed_in_make_vec_determines_the_first_reset(id: str):
     def first(seed: int) -> list[list[int]]:
         env = envs.make_vec(RunConfig(env=id), 8, seed=seed)
         env.reset()

@@ -118,7 +118,7 @@ def test_known_environments_become_a_state_or_a_vector(id: str, seen: Any, num_a
     env.close()
 
 
-def test_minigrids_image_and_direction_stand_side_by_side():
+def test_minigrids_image_and_direction_become_one_vector():
     env = known("MiniGrid-FourRooms-v0", 1)
     observation, _ = env.reset(seed=4)
     inner, _ = known("MiniGrid-FourRooms-v0", 1).inner.reset(seed=gym.spread_seeds(4, 1)[0])
@@ -146,7 +146,7 @@ def test_neighbouring_seeds_share_no_episode(id: str):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_environments_in_processes_of_their_own_see_the_same():
+def test_environments_in_other_processes_give_equal_observations():
     together, apart = known("CartPole-v1", 2), known("CartPole-v1", 2, vectorize="async")
     try:
         assert np.array_equal(together.reset(seed=5)[0], apart.reset(seed=5)[0])
@@ -184,7 +184,7 @@ def test_environments_in_processes_of_their_own_see_the_same():
         ),
     ],
 )
-def test_what_is_no_state_and_no_image_becomes_a_vector(
+def test_other_spaces_become_a_vector(
     made: Make, space: spaces.Space, shown: Any, seen: list[float]
 ):
     env = made(space, _as(space, shown))
@@ -205,7 +205,7 @@ def _as(space: spaces.Space, shown: Any) -> Any:
     return np.asarray(shown, dtype=space.dtype) if is_array else shown
 
 
-def test_states_are_counted_from_zero_wherever_they_start(made: Make):
+def test_discrete_states_with_an_offset_start_at_zero(made: Make):
     env = made(spaces.Discrete(3, start=5), 7)
     observation, _ = env.reset(seed=0)
     assert env.single_observation_space == spaces.Discrete(3)
@@ -287,7 +287,7 @@ def test_the_numbers_of_well_known_environments_have_names():
         (spaces.Dict({"t": spaces.Text(3), "u": spaces.Dict(v=spaces.Discrete(1))}), ["u_v"]),
     ],
 )
-def test_numbers_are_named_after_their_place_in_words_that_expressions_can_use(
+def test_field_names_are_identifiers_that_expressions_can_use(
     made: Make, space: spaces.Space, names: list[str]
 ):
     env = made(space)
@@ -300,7 +300,7 @@ def test_numbers_are_named_after_their_place_in_words_that_expressions_can_use(
 # --- actions
 
 
-def test_actions_are_spoken_as_the_environment_counts_them(made: Make):
+def test_action_indices_become_the_environments_own_actions(made: Make):
     env = made(actions=spaces.Discrete(3, start=5))
     assert env.single_action_space == spaces.Discrete(3)
     env.reset(seed=0)
@@ -308,7 +308,7 @@ def test_actions_are_spoken_as_the_environment_counts_them(made: Make):
     assert [copy.unwrapped.acted for copy in env.inner.envs] == [[5], [7]]  # pyright: ignore
 
 
-def test_combinations_of_actions_become_one(made: Make):
+def test_combinations_of_discrete_actions_become_one_index(made: Make):
     env = made(actions=spaces.MultiDiscrete([2, 3], start=[0, 4]))
     assert env.single_action_space == spaces.Discrete(6)
     assert env.codec.actions.tolist() == [[0, 4], [0, 5], [0, 6], [1, 4], [1, 5], [1, 6]]
@@ -318,7 +318,7 @@ def test_combinations_of_actions_become_one(made: Make):
     assert (first.tolist(), second.tolist()) == ([0, 5], [1, 6])
 
 
-def test_continuous_actions_are_offered_from_end_to_end(made: Make):
+def test_discretised_actions_span_the_bounds(made: Make):
     low, high = np.array([-2, 0], np.float32), np.array([2, 0.3], np.float32)
     env = made(actions=spaces.Box(low, high), discretise=3)
     assert env.single_action_space == spaces.Discrete(9)
@@ -331,7 +331,7 @@ def test_continuous_actions_are_offered_from_end_to_end(made: Make):
     assert np.array_equal([copy.unwrapped.acted[0] for copy in env.inner.envs], [low, high])  # pyright: ignore
 
 
-def test_the_widest_bounds_there_are_stay_numbers():
+def test_discretised_actions_of_the_widest_bounds_are_finite():
     widest = spaces.Box(-np.finfo(np.float32).max, np.finfo(np.float32).max, (1,), np.float32)
     assert np.isfinite(spaces_codec.actions(widest, 3)).all()
 
@@ -371,7 +371,7 @@ def test_a_thousand_actions_are_not_too_many():
     assert spaces_codec.actions(spaces.MultiDiscrete([10, 100]), 0).shape == (1_000, 2)
 
 
-def test_what_an_environment_says_while_it_is_built_becomes_a_sentence():
+def test_an_error_while_building_an_environment_is_one_sentence():
     def broken(**_: Any) -> gymnasium.Env:
         raise RuntimeError("no screen\nanywhere.")
 

@@ -95,20 +95,20 @@ def test_a_game_is_the_reference_game_stepped_by_hand(id: str):
         assert ended or any(m.terminated[index] for m in moments) or id != BREAKOUT
 
 
-def test_the_seed_and_the_actions_decide_everything_across_new_games():
+def test_seed_and_actions_determine_everything_across_episodes():
     first, again, other = (play(games(2), 200, seed) for seed in (3, 3, 4))
     assert equal(first, again)
     assert not equal(first, other)
     assert sum(moment.terminated.sum() for moment in first) >= 4
 
 
-def test_a_seed_forgets_what_was_played_before():
+def test_a_reset_with_a_seed_does_not_depend_on_earlier_play():
     env = games(2)
     play(env, 50, seed=9)
     assert equal(play(env, 100, seed=1), play(games(2), 100, seed=1))
 
 
-def test_copies_of_a_game_differ_and_resets_without_a_seed_go_on():
+def test_copies_differ_and_unseeded_resets_continue_the_random_stream():
     env = games(8)
     first, _ = env.reset(seed=0)
     assert len({copy.tobytes() for copy in first}) > 1
@@ -116,7 +116,7 @@ def test_copies_of_a_game_differ_and_resets_without_a_seed_go_on():
     assert len(starts) > 1
 
 
-def test_a_last_observation_arrives_like_any_other_and_the_next_step_only_resets():
+def test_the_step_after_the_last_observation_only_resets():
     moments = play(games(), 200)
     last = next(index for index, moment in enumerate(moments) if moment.terminated[0])
     begun = moments[last + 1]
@@ -129,7 +129,7 @@ def test_a_last_observation_arrives_like_any_other_and_the_next_step_only_resets
     assert bricks.sum() == bricks[1:4].sum() == 30
 
 
-def test_what_is_chosen_on_the_step_that_resets_changes_nothing():
+def test_the_action_of_a_reset_step_is_ignored():
     def after(action: int) -> np.ndarray:
         env = games(max_game_steps=2, repeat_probability=0.0)
         env.reset(seed=0)
@@ -151,7 +151,7 @@ def test_a_time_out_is_truncated_and_not_terminated():
     assert not any(m.terminated.any() for m in moments)
 
 
-def test_an_end_at_the_limit_is_an_end():
+def test_termination_at_the_time_limit_is_terminated():
     ends = play(games(repeat_probability=0.0), 200)
     length = next(i for i, moment in enumerate(ends) if moment.terminated[0])
     cut = play(games(repeat_probability=0.0, max_game_steps=length), 200)[length]
@@ -173,7 +173,7 @@ def test_actions_stick_as_often_as_configured(probability: float, low: float, hi
     assert low <= np.mean(stuck) <= high
 
 
-def test_games_that_do_not_get_harder_are_another_choice():
+def test_difficulty_ramping_can_be_switched_off():
     for ramping in (False, True):
         env = games(id="MinAtar/Asterix-v1", difficulty_ramping=ramping)
         assert env._games[0].env.ramping == ramping
@@ -195,7 +195,7 @@ def test_without_minatar_one_sentence_says_how_to_get_it(monkeypatch: pytest.Mon
         envs.make_vec(RunConfig(env=BREAKOUT), 1)
 
 
-def test_the_games_start_in_silence_even_where_they_cannot_draw():
+def test_the_games_start_without_warnings():
     program = (
         "import sys; sys.modules['seaborn'] = None\n"
         "from visr import envs; from visr.config import RunConfig\n"

@@ -43,7 +43,7 @@ def saved(num_steps: int = 60) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("id", GAMES)
 @pytest.mark.parametrize("num_steps", [0, 1, 333])
-def test_every_game_goes_on_to_the_bit(id: str, num_steps: int):
+def test_every_restored_game_continues_bit_by_bit(id: str, num_steps: int):
     env, other = games(id), games(id)
     played(env, num_steps, seed=1)
     state = {k: torch.from_numpy(v.copy()).numpy() for k, v in env.state().items()}
@@ -53,7 +53,7 @@ def test_every_game_goes_on_to_the_bit(id: str, num_steps: int):
         assert all(np.array_equal(x, y) for x, y in zip(a, b, strict=True))
 
 
-def test_a_state_stays_what_it_was_when_the_games_go_on():
+def test_a_saved_state_does_not_change_when_the_games_continue():
     env = games()
     state = env.state()
     before = {k: v.copy() for k, v in state.items()}
@@ -86,7 +86,7 @@ def damaged(state: dict[str, np.ndarray], name: str, value: Any) -> dict[str, np
         ("random", 1),
     ],
 )
-def test_what_the_game_never_knew_is_refused_and_nothing_is_changed(name: str, value: Any):
+def test_an_invalid_saved_game_is_refused_and_changes_nothing(name: str, value: Any):
     env, state = games(), saved()
     before = env.state()
     with pytest.raises(UserError, match="damaged"):
@@ -119,7 +119,7 @@ def test_damaged_arrays_are_refused(name: str, change: Any):
         games().load_state({**state, name: change(state[name])})
 
 
-def test_a_direction_that_the_game_has_no_branch_for_is_refused():
+def test_an_unknown_direction_in_a_saved_game_is_refused():
     env = games("MinAtar/Breakout-v1")
     known = json.loads(env.state()["games"].tobytes())
     known[0]["ball_dir"] = 9
@@ -137,7 +137,7 @@ def test_a_direction_that_the_game_has_no_branch_for_is_refused():
         ("previous_action", lambda x: x + 99),
     ],
 )
-def test_an_actor_refuses_what_it_never_said(name: str, change: Any, tiny: Any):
+def test_an_actor_refuses_state_of_other_shapes(name: str, change: Any, tiny: Any):
     config = tiny(env=SEAQUEST, num_envs=4)
     env = games()
     psi = new_agent(config, spec_of(env)).psi
@@ -158,7 +158,7 @@ def test_another_game_is_refused():
         games("MinAtar/Asterix-v1").load_state(saved())
 
 
-def test_games_go_on_over_a_checkpoint(tmp_path: Path, tiny: Any):
+def test_games_continue_across_a_checkpoint(tmp_path: Path, tiny: Any):
     """So when checkpoints are written decides nothing, and an episode may be longer than their interval."""
     fields = {"env": SEAQUEST, "num_envs": 8, "num_steps": 2_560}
     often = pretraining.start(tmp_path / "often", tiny(checkpoint_every=640, **fields))

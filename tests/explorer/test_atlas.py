@@ -24,24 +24,24 @@ def drawn(trained: Path) -> tuple[Atlas, api.Run]:
     return list(atlas.draw(run, 4, seed=3))[-1], run
 
 
-def test_states_that_point_to_their_own_task_tell_it_apart():
+def test_states_along_their_own_task_are_separable():
     up, right = skill([0, 1], [[0, 1], [0.6, 0.8]]), skill([1, 0], [[1, 0], [0.8, 0.6]])
     # along (w - w') = (-1, 1): 1, 0.2 against -1, -0.2: every pair is told
     assert atlas.separability(up, right) == 1.0
 
 
-def test_equal_states_are_told_apart_by_chance_alone():
+def test_equal_states_are_separable_only_by_chance():
     same = [[0.6, 0.8], [1.0, 0.0]]
     assert atlas.separability(skill([0, 1], same), skill([1, 0], same)) == 0.5
 
 
-def test_half_of_the_pairs_is_three_quarters_with_a_tie():
+def test_ties_count_half():
     # own 1, 0; theirs 0, 0 along (-1, 1): 1 > 0 twice, 0 = 0 twice: (2 + 2/2) / 4
     own, theirs = skill([0, 1], [[0, 1], [1, 1]]), skill([1, 0], [[1, 1], [2, 2]])
     assert atlas.separability(own, theirs) == 0.75
 
 
-def test_collapsed_skills_are_warned_of():
+def test_collapsed_skills_give_a_warning():
     same = [[1.0, 0.0]] * 5
     collapsed = Atlas([skill([0, 1], same), skill([1, 0], same), skill([0, -1], same)])
     atlas.score(collapsed)
@@ -50,7 +50,7 @@ def test_collapsed_skills_are_warned_of():
     assert all(one.nearest is not None for one in collapsed.skills)
 
 
-def test_skills_that_do_what_they_should_are_not_warned_of():
+def test_separable_skills_give_no_warning():
     directions = np.vstack([np.eye(3), -np.eye(3)]).tolist()
     healthy = Atlas([skill(w, [w] * 4) for w in directions])
     atlas.score(healthy)
@@ -75,7 +75,7 @@ def test_an_atlas_is_a_function_of_its_seed(drawn: tuple[Atlas, api.Run]):
     assert atlas.to_dict(again, run) == atlas.to_dict(made, run)
 
 
-def test_an_exported_atlas_needs_nothing_but_itself(drawn: tuple[Atlas, api.Run]):
+def test_an_exported_atlas_is_self_contained(drawn: tuple[Atlas, api.Run]):
     page = export.page(*drawn)
     assert page.count('<article class="skill">') == 4
     assert "<script" not in page

@@ -139,7 +139,7 @@ def test_a_painted_reward_is_answered_as_python_would(opened: Open, launched: La
     assert copied(page)["reward"].min() == 0
 
 
-def test_a_walk_begins_where_one_clicks_and_moves(opened: Open):
+def test_a_walk_starts_at_the_clicked_cell_and_moves(opened: Open):
     page = opened()
     shown_w(page)
     page.click("#preset-goal")
@@ -183,7 +183,7 @@ def test_the_keyboard_alone_is_enough(opened: Open):
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_sticks_out_at_any_width(opened: Open, width: int):
+def test_the_page_never_overflows_at_any_width(opened: Open, width: int):
     page = opened(viewport={"width": 700, "height": 800})
     shown_w(page)
     page.set_viewport_size({"width": width, "height": 800})
@@ -295,7 +295,7 @@ def test_the_atlas_is_made_and_exported(opened: Open, tmp_path: Path, browser: A
     expect(page.locator("#now-step")).to_have_text(re.compile("[1-9]"))
 
 
-def test_a_second_tab_needs_no_token_and_has_a_show_of_its_own(opened: Open, launched: Launched):
+def test_a_second_tab_needs_no_token_and_has_its_own_session(opened: Open, launched: Launched):
     page = opened()
     page.click("#tab-watch")
     page.click("#play")
@@ -350,7 +350,7 @@ def test_a_restarted_server_is_found_again(
     context.close()
 
 
-def test_what_cannot_be_understood_is_said_on_the_page(opened: Open, console: list[str]):
+def test_invalid_input_shows_an_error_on_the_page(opened: Open, console: list[str]):
     page = opened()
     shown_w(page)
     page.fill("#preset-text", "row >")

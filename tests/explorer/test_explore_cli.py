@@ -28,7 +28,7 @@ from visr.explorer import serve
         (("nowhere", "--port", "70000"), "port = 70000"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(arguments: tuple[str, ...], words: str):
+def test_bad_input_to_explore_is_one_sentence(arguments: tuple[str, ...], words: str):
     answer = visr("explore", *arguments)
     assert answer.code == 2
     assert words in answer.err
@@ -45,7 +45,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
     assert 'The explorer needs uvicorn: pip install "visr[explorer]".' in answer.err
 
 
-def test_a_port_in_use_is_said_so(trained: Path):
+def test_a_port_in_use_is_one_sentence(trained: Path):
     with serve.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserError, match=f"port {port}: .*choose another --port"):
@@ -72,6 +72,6 @@ def test_it_serves_until_it_is_interrupted(trained: Path):
     assert "Traceback" not in err
 
 
-def test_every_launch_has_a_token_of_its_own(monkeypatch: pytest.MonkeyPatch):
+def test_every_launch_has_its_own_token(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv(serve.TOKEN_VARIABLE, raising=False)
     assert len({serve._token() for _ in range(20)}) == 20

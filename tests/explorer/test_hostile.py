@@ -58,7 +58,7 @@ def handshake(launched: Launched, protocols: list[Any], **headers: str) -> Any:
         ("my.host", "my.host", True),
     ],
 )
-def test_only_names_of_this_machine_are_known(name: str, bound: str, known: bool):
+def test_only_names_of_this_machine_are_accepted(name: str, bound: str, known: bool):
     assert auth.is_own_name(name, bound) is known
 
 
@@ -116,7 +116,7 @@ def test_no_path_leads_to_the_file_system(launched: Launched, path: str):
     assert answer == {"error": "There is nothing at this address."}
 
 
-def test_a_verb_that_is_not_meant_is_refused(launched: Launched):
+def test_other_http_methods_are_refused(launched: Launched):
     for method in ("PUT", "DELETE", "POST", "OPTIONS", "TRACE"):
         status, answer, _ = launched.ask(method, "/api/run")
         assert status == 405
@@ -149,7 +149,7 @@ def test_huge_bodies_are_refused_before_they_are_read(launched: Launched):
         b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )  # fmt: skip
-def test_what_is_not_http_is_turned_away(launched: Launched, request_bytes: bytes):
+def test_a_connection_that_is_not_http_is_closed(launched: Launched, request_bytes: bytes):
     answer = raw(launched, request_bytes, wait=0.7)
     assert answer == b"" or answer.split(b" ")[1] in (b"400", b"403", b"404", b"413", b"431")
     assert b"Traceback" not in answer
@@ -242,7 +242,7 @@ def test_a_message_that_is_too_large_ends_only_its_own_connection(launched: Laun
     assert launched.is_serving()
 
 
-def test_only_so_many_pages_may_watch(launched: Launched):
+def test_the_number_of_live_sessions_is_limited(launched: Launched):
     with contextlib.ExitStack() as stack:
         offered = ["visr", launched.server.token]
         seats = [stack.enter_context(handshake(launched, offered)) for _ in range(8)]

@@ -41,7 +41,7 @@ def show(run_path: Path) -> LiveSession:
     return LiveSession(api.load(run_path))
 
 
-def test_a_moment_tells_where_the_agent_stands_and_what_it_wants(show: LiveSession):
+def test_a_frame_has_the_state_and_the_action_values(show: LiveSession):
     show.execute(command("restart", seed=3))
     head, picture = unpacked(show.frame())
     assert (head["step"], head["q"], head["own_score"]) == (0, None, 0)
@@ -73,12 +73,12 @@ def test_a_task_is_pursued_from_the_next_step_on(show: LiveSession):
         RequestFields({}), command("restart", seed=2**31),
     ],
 )  # fmt: skip
-def test_orders_that_make_no_sense_are_refused(show: LiveSession, given: RequestFields):
+def test_invalid_commands_are_refused(show: LiveSession, given: RequestFields):
     with pytest.raises(UserError):
         show.execute(given)
 
 
-def test_newer_weights_are_taken_up_when_the_next_episode_begins(show: LiveSession, run_path: Path):
+def test_newer_weights_are_used_from_the_next_episode_on(show: LiveSession, run_path: Path):
     newer = api.load(run_path)
     limit = show.run.config.grid.max_episode_steps
     for _ in range(limit):
@@ -126,7 +126,7 @@ def test_frames_come_over_a_websocket_at_the_pace_that_was_asked_for(launched: L
         assert json.loads(said) == {"error": "There is no command 'nonsense'."}
 
 
-def test_a_page_that_does_not_keep_up_is_waited_for(launched: Launched):
+def test_a_slow_page_pauses_the_session(launched: Launched):
     address = f"ws://127.0.0.1:{launched.server.port}/api/live"
     protocols: Any = ["visr", launched.server.token]
     with connect(address, subprotocols=protocols) as live:
@@ -157,7 +157,7 @@ def test_a_run_in_training_is_explored_as_of_its_newest_checkpoint(tmp_path: Pat
         explored.requests.get(task.id)
 
 
-def test_curves_are_columns_and_damage_to_one_file_leaves_the_others(run_path: Path):
+def test_a_damaged_file_leaves_the_other_curves(run_path: Path):
     with serving(run_path) as launched:
         _, curves, _ = launched.ask("GET", "/api/curves")
         rows = (run_path / "metrics.csv").read_text().splitlines()

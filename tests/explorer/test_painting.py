@@ -27,7 +27,7 @@ def reward() -> np.ndarray:
 
 
 @pytest.mark.parametrize("gpi", [False, True])
-def test_a_stroke_is_answered_with_what_infer_and_evaluate_say(run: api.Run, reward, gpi: bool):
+def test_a_painted_reward_gives_what_infer_and_evaluate_give(run: api.Run, reward, gpi: bool):
     task = painting.infer(run, reward)
     answer = painting.evaluate(run, task, gpi)
     expected = run.infer(reward)
@@ -44,7 +44,7 @@ def test_visits_count_the_start_and_forty_moves(run: api.Run, reward):
     assert sum(answer["visits"]) == pytest.approx(41, rel=1e-3)
 
 
-def test_believed_values_are_the_best_of_psi_times_w(run: api.Run, reward):
+def test_estimated_values_are_the_maximum_of_psi_times_w(run: api.Run, reward):
     task = painting.infer(run, reward)
     psi = run.successor_features(np.arange(100), task.w)
     best = (psi @ task.w).max(axis=1)
@@ -56,7 +56,7 @@ def test_maps_of_phi_hold_a_row_for_every_component(run: api.Run):
     np.testing.assert_allclose(maps.T, run.features(np.arange(100)), atol=1e-4)
 
 
-def test_presets_are_the_command_lines_own(run: api.Run):
+def test_presets_equal_those_of_the_command_line(run: api.Run):
     assert run.world is not None
     boxes = painting.preset(run, "boxes:7")
     np.testing.assert_array_equal(boxes, run.infer("boxes:7").reward)
@@ -76,7 +76,7 @@ def test_a_preset_never_reads_a_file(run: api.Run, tmp_path: Path, suffix: str, 
     assert painting.preset(run, f"row # .{suffix}").max() == 9
 
 
-def test_a_grid_too_large_for_a_stroke_cannot_be_painted(tmp_path: Path):
+def test_a_grid_that_is_too_large_cannot_be_painted(tmp_path: Path):
     large = api.load(untrained(tmp_path / "large", tiny(height=65, width=64)))
     with pytest.raises(UserError, match="4,160 cells"):
         painting.world(large)

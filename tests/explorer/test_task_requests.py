@@ -112,7 +112,7 @@ def test_marked_frames_point_from_bad_to_good(requests: TaskRequests):
 
 
 @pytest.mark.parametrize("liked", [[0, 0], [1, 1], [2, 0], [1]])
-def test_marks_must_tell_something(requests: TaskRequests, liked: list[int]):
+def test_marks_that_are_all_equal_are_refused(requests: TaskRequests, liked: list[int]):
     phi = np.eye(5)[:2].tolist()
     with pytest.raises(UserError):
         requests.infer(RequestFields({"kind": "marks", "phi": phi, "liked": liked}))
@@ -137,7 +137,7 @@ def test_an_expression_over_fields_costs_no_step(cart: api.Run):
     assert requested.words
 
 
-def test_the_environments_own_reward_is_met_within_a_budget(cart: api.Run):
+def test_the_environments_reward_is_collected_within_a_budget(cart: api.Run):
     content = {"kind": "environment", "episodes": 4, "steps": 400}
     requested = TaskRequests(cart).infer(RequestFields(content))
     left = performed(requested.to_dict(cart)["python"]["true"])
@@ -154,7 +154,7 @@ def test_an_expression_reaches_neither_files_nor_python(cart: api.Run, text: str
         TaskRequests(cart).infer(RequestFields({"kind": "expression", "text": text}))
 
 
-def test_only_so_many_tasks_are_remembered(requests: TaskRequests):
+def test_only_the_latest_tasks_are_kept(requests: TaskRequests):
     first = requests.infer(RequestFields({"kind": "random", "seed": 0}))
     for seed in range(1, 202):
         requests.infer(RequestFields({"kind": "random", "seed": seed}))

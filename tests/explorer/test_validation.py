@@ -21,7 +21,7 @@ from visr.explorer.validation import MAX_BYTES, RequestFields
         b'{"a": "' + b"x" * MAX_BYTES + b'"}',
     ],
 )  # fmt: skip
-def test_what_is_no_small_json_object_is_refused(body: bytes):
+def test_anything_but_a_small_json_object_is_refused(body: bytes):
     with pytest.raises(UserError):
         RequestFields.parse(body)
 
@@ -39,7 +39,7 @@ def test_a_whole_number_is_whole(value: Any):
 
 
 @pytest.mark.parametrize("value", ["x" * 11, "a\nb", "a\x00", 3, None, "\u202e"])
-def test_words_are_short_and_on_one_line(value: Any):
+def test_text_is_short_and_on_one_line(value: Any):
     with pytest.raises(UserError, match="at most 10 characters"):
         RequestFields({"name": value}).text("name", 10)
 
@@ -52,7 +52,7 @@ def test_a_vector_has_exactly_as_many_numbers_as_it_should(value: Any):
 
 @settings(max_examples=40, deadline=None)
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists))
-def test_no_content_gets_past_with_anything_but_a_sentence(content: Any):
+def test_any_content_is_parsed_or_refused_with_one_sentence(content: Any):
     try:
         fields = RequestFields.parse(json.dumps({"w": content}))
         assert fields.numbers("w", 2).shape == (2,)

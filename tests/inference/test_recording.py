@@ -70,7 +70,7 @@ def test_as_many_steps_as_asked_for_each_with_what_followed(config: RunConfig, a
     assert np.allclose(kept.phi, dataset.features(agent, kept.reached), atol=1e-6)
 
 
-def test_the_seed_decides_everything(config: RunConfig, agent: Visr):
+def test_the_seed_determines_everything(config: RunConfig, agent: Visr):
     first, again, other = (recording.record(agent, config, 100, seed) for seed in (1, 1, 2))
     assert same(first, again)
     assert not same(first, other)

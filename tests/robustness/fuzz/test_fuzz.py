@@ -15,9 +15,7 @@ from visr.errors import UserError
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_whatever_comes_in_there_is_an_answer_or_a_sentence(
-    seed: int, trained: Path, tmp_path: Path
-):
+def test_every_input_gives_a_result_or_one_sentence(seed: int, trained: Path, tmp_path: Path):
     shutil.copytree(trained, tmp_path / "run")
     for tally in run.feed_all(2_000, seed, tmp_path, tmp_path / "run"):
         assert 0 < tally.refused < tally.inputs, (
@@ -39,14 +37,14 @@ def hangs(_: str) -> int:
 
 
 @pytest.mark.parametrize("feed", [refuses, fails, hangs])
-def test_a_fault_is_noticed_and_names_its_input(feed: object, monkeypatch: pytest.MonkeyPatch):
+def test_the_fuzzer_reports_a_fault_with_its_input(feed: object, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(run, "MOST_SECONDS", 0.05)
     target = targets.Target("odd", 1.0, lambda _: "what was given", feed)  # pyright: ignore
     with pytest.raises(Fault, match="odd, seed 3, call 0: 'what was given'"):
         run._feed(target, 1, 3)
 
 
-def test_memory_that_grows_is_noticed(monkeypatch: pytest.MonkeyPatch):
+def test_the_fuzzer_notices_growing_memory(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(run, "MOST_GROWTH", 8.0)
     kept: list[mmap.mmap] = []
 
@@ -59,7 +57,7 @@ def test_memory_that_grows_is_noticed(monkeypatch: pytest.MonkeyPatch):
         run._feed(targets.Target("greedy", 1.0, lambda _: "", keep), 40, 0)
 
 
-def test_the_same_seed_makes_the_same_noise():
+def test_the_same_seed_makes_the_same_inputs():
     def made(seed: int) -> list[bytes]:
         source = random.Random(seed)
         return [noise.document(source, targets.TASK) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""A short torture on every `make test`; `make torture` is the long one."""
+"""The short version of `make torture`: kill commands at random."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.timeout(900)  # a busy machine takes its time
-def test_commands_killed_at_random_moments_come_to_the_same_end():
+@pytest.mark.timeout(900)  # busy machines are slow
+def test_commands_killed_at_random_end_with_the_same_files():
     # `reproduce` and the cluster are killed in tests/paper/reproduce and tests/cluster
     command = [
         sys.executable,
         "-m",
         "tests.robustness.torture.kills",
         "--kills",
-        "8",
+        "5",
         "--seed",
         "8",
         "--only",
@@ -29,4 +29,4 @@ def test_commands_killed_at_random_moments_come_to_the_same_end():
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
-    assert (figures["kills"], figures["losses"]) == (8, 0)
+    assert (figures["kills"], figures["losses"]) == (5, 0)

@@ -1,4 +1,4 @@
-"""`visr pretrain` wherever people leave it running: no terminal, no output, no home, one CPU, any clock."""
+"""`visr pretrain` without a terminal, output or home, on one CPU, with any clock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_training_does_not_care_where_it_is_left(place: str, tmp_path: Path):
+def test_training_works_without_terminal_output_or_home(place: str, tmp_path: Path):
     pin = f"taskset -c {min(os.sched_getaffinity(0))}" if shutil.which("taskset") else ""
     line = PLACES[place].format(out=tmp_path / "run", pin=pin)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
@@ -53,11 +53,11 @@ def test_training_does_not_care_where_it_is_left(place: str, tmp_path: Path):
 
 
 WALL_CLOCK = {"paper/reproduce/runner.py": 2}
-"""When a job was begun and when it ended, for people who read the ledger; nothing is computed with it."""
+"""Start and end of a job, shown in the ledger; nothing is computed from them."""
 
 
-def test_no_decision_hangs_on_the_wall_clock():
-    """Durations are taken from clocks that nobody sets: `time.monotonic`, `time.perf_counter`."""
+def test_only_the_ledger_reads_the_wall_clock():
+    """Durations come from `time.monotonic` and `time.perf_counter`."""
     found: dict[str, int] = {}
     for path in sorted((ROOT / "visr").rglob("*.py")):
         calls = [node for node in ast.walk(ast.parse(path.read_text())) if is_wall_clock(node)]
@@ -83,14 +83,12 @@ def test_a_clock_that_jumps_changes_no_result(
     run = pretraining.start(tmp_path / "run", tiny())
     for name in ("metrics.csv", "evaluation.csv", "checkpoints/000000020480.safetensors"):
         assert (run.path / name).read_bytes() == (trained / name).read_bytes()
-    os.utime(run.metrics, (4e9, 4e9))  # and files from the future are files
+    os.utime(run.metrics, (4e9, 4e9))  # files with a time in the future
     assert main(["pretrain", "--resume", str(run.path)]) == 0
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # TensorBoard's
-def test_files_removed_under_a_running_training_come_back_or_are_not_missed(
-    tmp_path: Path, tiny: Any
-):
+def test_a_running_training_survives_the_removal_of_its_files(tmp_path: Path, tiny: Any):
     run, seen = RunDir(tmp_path / "run"), []
 
     def remove(status: Status) -> None:
@@ -108,10 +106,8 @@ def test_files_removed_under_a_running_training_come_back_or_are_not_missed(
     assert main(["pretrain", "--resume", str(run.path)]) == 0
 
 
-def test_a_file_that_may_not_grow_is_one_sentence_and_what_was_saved_stays(
-    trained: Path, tmp_path: Path
-):
-    """RLIMIT_FSIZE: a full disk for everybody, where nobody may mount a small one."""
+def test_a_full_disk_is_one_sentence_and_the_last_checkpoint_stays(trained: Path, tmp_path: Path):
+    """RLIMIT_FSIZE acts like a full disk, and needs no root."""
     run = RunDir(shutil.copytree(trained, tmp_path / "run"))
     (run.path / "checkpoints" / "000000020480.safetensors").unlink()
     (earlier,) = run.checkpoints()

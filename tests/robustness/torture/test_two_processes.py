@@ -1,4 +1,4 @@
-"""One process at a time trains in a run; whoever only looks is never in the way."""
+"""Only one process trains in a run; readers are never blocked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ with RunDir(sys.argv[1]).locked():
 
 
 def holder(run: Path) -> subprocess.Popen[str]:
-    """Another process that has the run, for as long as it lives."""
+    """Another process that holds the run's lock."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run)],
         stdin=subprocess.PIPE,
@@ -65,7 +65,7 @@ def test_a_second_process_is_told_who_trains_and_readers_are_not(
             assert main(line) == 0
         capsys.readouterr()
     finally:
-        process.send_signal(signal.SIGKILL)  # nothing is left to clear up
+        process.send_signal(signal.SIGKILL)  # the lock needs no cleaning up
         process.communicate()
     assert main(["pretrain", "--resume", str(run.path)]) == 0
     assert not (run.path / "run.lock").exists()
@@ -80,7 +80,7 @@ def test_a_run_about_to_begin_is_held_too_and_leaves_no_trace(
     assert not (tmp_path / "run").exists()
 
 
-def test_who_comes_late_to_a_removed_lock_finds_the_new_one(tmp_path: Path):
+def test_a_removed_lock_file_is_replaced_and_still_excludes(tmp_path: Path):
     path = tmp_path / "lock"
     with lock.held(path, str):
         path.unlink()
@@ -89,7 +89,7 @@ def test_who_comes_late_to_a_removed_lock_finds_the_new_one(tmp_path: Path):
         assert not path.exists()
 
 
-def test_a_strangers_note_is_not_repeated(tmp_path: Path):
+def test_an_unreadable_note_in_the_lock_file_is_not_shown(tmp_path: Path):
     path = tmp_path / "lock"
     with lock.held(path, str):
         path.write_text("\x1b[31mprocess\n" * 100)
@@ -102,7 +102,7 @@ def write_many(path: Path, letter: str) -> None:
         write_json(path, {"text": letter * 50 * size})
 
 
-def test_two_writers_of_one_file_never_tear_it(tmp_path: Path):
+def test_two_concurrent_writers_never_leave_a_mixed_file(tmp_path: Path):
     """As two `visr infer` with one name do."""
     from visr.storage.files import read_json
 
