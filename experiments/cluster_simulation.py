@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from experiments import ray_latency as latency
 from visr import config as configuration
-from visr.cluster import latency, workers
+from visr.cluster import workers
 from visr.cluster.queue import QueuedUnrolls, UnrollQueue
 from visr.config import RunConfig, presets
 

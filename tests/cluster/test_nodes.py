@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import ray
 
-from visr.cluster import latency
+from experiments import ray_latency as latency
 from visr.cluster.loop import ClusterLoop
 from visr.training.loop import Loop
 

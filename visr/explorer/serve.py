@@ -9,10 +9,13 @@ import secrets
 import socket
 from pathlib import Path
 
+import numpy as np
+import torch
 import uvicorn
 
+from visr.api import Run
 from visr.errors import UserError
-from visr.explorer import app, warmup
+from visr.explorer import app, painting
 from visr.explorer.state import ExplorerState
 from visr.explorer.validation import MAX_BYTES
 
@@ -35,7 +38,7 @@ class Server:
     ) -> None:
         self.token = _token()
         self.explored = ExplorerState(run, device)
-        warmup.warm_up(self.explored.run)
+        warm_up(self.explored.run)
         self._socket = listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
         config = uvicorn.Config(
@@ -69,6 +72,16 @@ class Server:
     def stop(self) -> None:
         """Ask `run` to return, from another thread."""
         self._uvicorn.should_exit = True
+
+
+def warm_up(run: Run) -> None:
+    """Infer and evaluate one reward, so that the first painted one is as fast as the others."""
+    torch.set_num_threads(1)  # small networks are slower with several threads
+    if not painting.is_paintable(run) or run.world is None or run.world.free.sum() < 2:
+        return
+    reward = np.zeros(run.world.num_states)
+    reward[np.flatnonzero(run.world.free)[0]] = 1.0
+    painting.evaluate(run, painting.infer(run, reward), gpi=True)
 
 
 def _token() -> str:
