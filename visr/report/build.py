@@ -1,4 +1,4 @@
-"""From a run directory to a report: read everything, draw everything, and only then write."""
+"""Write the report of one run: read everything, draw everything, and only then write files."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from pathlib import Path
 from typing import Any
 
 from visr.report import figures, page, read, scores
-from visr.report.read import Record
+from visr.report.read import RunData
 from visr.storage.files import write_bytes
 from visr.storage.run_dir import RunDir
 
 
-def write(run: Path, out: Path | None = None) -> dict[str, Any]:
-    """Write PNGs and one self-contained index.html into `out` (default: the run's report/); sum it up."""
-    record = read.record(Path(run))
-    drawn = figures.draw(record)
-    html = page.html(record, drawn).encode()
-    target = RunDir(run).report if out is None else Path(out)
-    for picture in drawn.values():
+def write(path: Path, out: Path | None = None) -> dict[str, Any]:
+    """Write PNGs and one index.html into `out` (default: report/ in the run); return a summary."""
+    run = read.run_data(Path(path))
+    pictures = figures.draw(run)
+    html = page.html(run, pictures).encode()
+    target = RunDir(path).report if out is None else Path(out)
+    for picture in pictures.values():
         write_bytes(target / picture.file, picture.png)
     write_bytes(target / "index.html", html)
-    return _summary(record, target / "index.html")
+    return _summary(run, target / "index.html")
 
 
-def _summary(record: Record, file: Path) -> dict[str, Any]:
-    """JSON-able; what is not a finite number is None."""
-    fractions = record.fraction_of_optimal
+def _summary(run: RunData, file: Path) -> dict[str, Any]:
+    """Ready for JSON: a number that is not finite becomes None."""
+    fractions = run.fraction_of_optimal
     return {
         "page": str(file),
-        "run": str(record.path),
-        "env": record.config.env,
-        "num_steps": record.num_steps,
+        "run": str(run.path),
+        "env": run.config.env,
+        "num_steps": run.num_steps,
         "fraction_of_optimal": {name: _finite(x) for name, x in fractions.items()},
         "tasks": [
             {
@@ -40,18 +40,16 @@ def _summary(record: Record, file: Path) -> dict[str, Any]:
                 "fraction_of_optimal": saved.evaluation and saved.evaluation.fraction_of_optimal,
                 "r_squared": _finite(saved.task.r_squared),
             }
-            for saved in record.tasks
+            for saved in run.tasks
         ],
-        "online_score": _finite(float(scores.smoothed(record.online)[-1]))
-        if record.online
-        else None,
+        "online_score": _finite(float(scores.smoothed(run.online)[-1])) if run.online else None,
         "phase_two": {
             condition.name: {
                 "mean": condition.mean,
                 "standard_error": condition.standard_error,
                 "human_normalised": condition.human_normalised,
             }
-            for condition in (record.phase_two.conditions if record.phase_two else ())
+            for condition in (run.two_phase.conditions if run.two_phase else ())
         },
     }
 

@@ -1,4 +1,4 @@
-"""The commands that made a run, and those that make what it lacks."""
+"""Command lines for the page: those that made the run, and useful next ones."""
 
 from __future__ import annotations
 
@@ -7,69 +7,77 @@ import shlex
 from typing import Any
 
 from visr.config import SECTIONS, FinetuneConfig, RunConfig
-from visr.report.read import Record, SavedTask
+from visr.report.read import RunData, SavedTask
 from visr.storage.run_dir import RunDir
 
 ENV_TASK = "env-regression"
-"""The task that `infer --reward env` leaves in a run."""
+"""The task that `infer --reward env` saves."""
 
 
-def pretrain(record: Record) -> str:
-    """The command that trains this run anew: the paper's numbers, and every field that differs."""
-    if record.tuning is not None:
-        return _finetune(record, record.tuning)
-    words = ["visr", "pretrain", record.config.env, "--preset", "paper"]
-    for name, (value, default) in fields(record.config).items():
+def made(run: RunData) -> list[str]:
+    """The commands that made the run, its tasks and scores, and this page."""
+    lines = [pretrain(run)]
+    if run.is_grid:
+        for saved in run.tasks:
+            lines.append(infer(run, saved))
+            if saved.evaluation is not None:
+                lines.append(evaluate(run, saved))
+    elif run.two_phase is not None:
+        lines.append(evaluate(run))
+    elif run.tasks:
+        lines.append(infer(run))
+    return [*lines, shlex.join(["visr", "report", str(run.path)])]
+
+
+def pretrain(run: RunData) -> str:
+    """Train the same run again: the paper's preset and every field that differs from it."""
+    if run.finetune_config is not None:
+        return _finetune(run, run.finetune_config)
+    words = ["visr", "pretrain", run.config.env, "--preset", "paper"]
+    for name, (value, default) in fields(run.config).items():
         if value != default:
             words += _flag(name, value)
-    return shlex.join([*words, *_where(record), "--out", str(record.path)])
+    return shlex.join([*words, *_cluster(run), "--out", str(run.path)])
 
 
-def resume(record: Record) -> str:
-    """Go on with training."""
-    if record.tuning is not None:
-        return shlex.join(["visr", "finetune", "--resume", str(record.path)])
-    return shlex.join(["visr", "pretrain", "--resume", str(record.path), *_where(record)])
-
-
-def _finetune(record: Record, tuning: FinetuneConfig) -> str:
-    """The same of a fine-tuned run, which knows its task and no longer where it came from."""
-    words = ["visr", "finetune", "RUN", "--task", str(RunDir(record.path).task("task"))]
-    for name, value in vars(tuning).items():
+def _finetune(run: RunData, config: FinetuneConfig) -> str:
+    """Fine-tune again; RUN is the pre-trained run, whose path is not recorded."""
+    words = ["visr", "finetune", "RUN", "--task", str(RunDir(run.path).task("task"))]
+    for name, value in vars(config).items():
         if value != getattr(FinetuneConfig(), name):
             words += _flag(name, value)
-    return shlex.join([*words, "--out", str(record.path)])
+    return shlex.join([*words, "--out", str(run.path)])
 
 
-def _where(record: Record) -> list[str]:
-    """Settings of a cluster want one."""
-    return ["--cluster", "local"] if record.config.cluster != RunConfig().cluster else []
+def resume(run: RunData) -> str:
+    """Continue training."""
+    verb = "pretrain" if run.finetune_config is None else "finetune"
+    cluster = _cluster(run) if run.finetune_config is None else []
+    return shlex.join(["visr", verb, "--resume", str(run.path), *cluster])
 
 
-def infer(record: Record, saved: SavedTask | None = None) -> str:
-    """Turn a reward into a task: the one that made `saved`, or an example."""
+def _cluster(run: RunData) -> list[str]:
+    """Cluster settings are accepted only with --cluster."""
+    return ["--cluster", "local"] if run.config.cluster != RunConfig().cluster else []
+
+
+def infer(run: RunData, saved: SavedTask | None = None) -> str:
+    """Infer `saved` again, or an example; outside the grid only the environment's reward is possible."""
     reward = "boxes:7" if saved is None else saved.task.name
-    if not record.is_grid:
-        reward = "env"  # its own: no other is known of any state
-    return shlex.join(["visr", "infer", str(record.path), "--reward", reward])
+    reward = reward if run.is_grid else "env"
+    return shlex.join(["visr", "infer", str(run.path), "--reward", reward])
 
 
-def evaluate(record: Record, saved: SavedTask | None = None) -> str:
-    """Judge a task's policy exactly; without a task, the run as a whole."""
-    task = [] if saved is None else [saved.stem]
-    return shlex.join(["visr", "evaluate", str(record.path), *task])
+def evaluate(run: RunData, saved: SavedTask | None = None) -> str:
+    """Evaluate one task, or without a task the whole run."""
+    return shlex.join(["visr", "evaluate", str(run.path), *([saved.stem] if saved else [])])
 
 
-def play(record: Record) -> str:
-    """Film an inferred task."""
-    stems = [saved.stem for saved in record.tasks]
+def play(run: RunData) -> str:
+    """Record a video of an inferred task."""
+    stems = [saved.stem for saved in run.tasks]
     task = ENV_TASK if ENV_TASK in stems or not stems else stems[0]
-    return shlex.join(["visr", "play", str(record.path), "--task", task, "--video", "out.mp4"])
-
-
-def report(record: Record) -> str:
-    """Draw this page again."""
-    return shlex.join(["visr", "report", str(record.path)])
+    return shlex.join(["visr", "play", str(run.path), "--task", task, "--video", "out.mp4"])
 
 
 def fields(config: RunConfig) -> dict[str, tuple[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Lines over training: what was learnt, and what it is worth."""
+"""Curves over training steps: metrics, and exact fractions of optimal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from visr.report import style
 from visr.report.read import Columns, Floats
 
 METRICS = {
-    "psi_loss": "Error of ψ",
-    "psi_spread": "Spread of ψ over states",
-    "intrinsic_reward": "Intrinsic reward φ(s′)·w",
-    "feature_concentration": "Concentration ‖mean φ‖",
-    "loss": "Error of Q",
-    "reward": "Reward a step",
-    "return": "Return of episodes",
-    "foreseen": "Rewards' variance foreseen",
+    # column of metrics.csv: title of its panel, explanation in the caption
+    "psi_loss": ("Loss of ψ", "the squared error of ψ"),
+    "psi_spread": ("Spread of ψ over states", "how much ψ varies over states (0: not at all)"),
+    "intrinsic_reward": ("Intrinsic reward φ(s′)·w", "the intrinsic reward, at most 1"),
+    "feature_concentration": (
+        "Concentration ‖mean φ‖",
+        "the length of φ's mean over visited states (1: φ is the same in all of them)",
+    ),
+    "loss": ("Loss of Q", "the squared error of Q"),
+    "reward": ("Reward per step", "the reward per step"),
+    "return": ("Episode return", "the return of finished episodes"),
+    "foreseen": (
+        "Reward variance predicted",
+        "the share of the variance of new rewards that the reward model predicts",
+    ),
 }
 _LOG_FROM = 20  # a loss that spans more than this factor is shown on a logarithmic axis
 _ROUND = [1, 2, 2.5, 5, 10]  # ticks at these times a power of ten
@@ -44,7 +51,7 @@ def training(metrics: Columns, timing: Columns | None = None) -> Figure:
     every = figure.subplots(down, across, squeeze=False).flat
     for axes, (name, steps, y) in zip(every, panels, strict=True):
         axes.plot(steps, y, color=style.INK, linewidth=1.1, marker=marker_of(steps), markersize=3)
-        style.title(axes, METRICS.get(name, "Speed, steps/s"))
+        style.title(axes, METRICS[name][0] if name in METRICS else "Speed, steps/s")
         if _is_logarithmic(name, y):
             axes.set_yscale("log")
             axes.yaxis.set_minor_formatter(NullFormatter())

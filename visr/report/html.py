@@ -1,4 +1,4 @@
-"""The few kinds of HTML a page is built of; every word from outside passes through `text`."""
+"""HTML as strings, for visr.paper.suite.page until it uses the templates."""
 
 from __future__ import annotations
 
@@ -10,6 +10,21 @@ import unicodedata
 from visr.report.figures import Picture
 
 _INVISIBLE = {"Cc", "Cf", "Cs"}  # controls, formats (as: write from right to left), lone surrogates
+
+
+HEAD = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>{css}</style>
+</head>
+<body>
+<main>
+"""
 
 
 def text(words: object) -> str:

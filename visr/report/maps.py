@@ -15,8 +15,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from visr.report import style
-from visr.report.read import Floats, Portrait
+from visr.report.read import Floats
 from visr.storage.records.evaluation import Evaluation
+from visr.storage.records.grid_snapshot import GridSnapshot
 
 Bools = NDArray[np.bool_]
 
@@ -45,32 +46,32 @@ class Scale:
         return cls(style.sequential(), Normalize(float(finite.min()), float(finite.max())))
 
 
-def features(portrait: Portrait) -> Figure:
+def features(snapshot: GridSnapshot) -> Figure:
     """One map for each dimension of phi."""
-    phi = portrait.phi.T[:MOST_FEATURES]
+    phi = snapshot.phi.T[:MOST_FEATURES]
     rows = math.ceil(len(phi) / 10)
     columns = math.ceil(len(phi) / rows)
     names = [f"φ{_subscript(i + 1)}" for i in range(len(phi))]
-    scale = Scale.around_zero(phi[:, portrait.free.ravel()])
-    return _sheet(phi, portrait.free, columns, scale, "φ(s)", names)
+    scale = Scale.around_zero(phi[:, snapshot.free.ravel()])
+    return _sheet(phi, snapshot.free, columns, scale, "φ(s)", names)
 
 
-def rewards(portrait: Portrait) -> Figure:
+def rewards(snapshot: GridSnapshot) -> Figure:
     """phi . w of the random tasks."""
-    scale = Scale.around_zero(portrait.rewards[:, portrait.free.ravel()])
-    return _sheet(portrait.rewards, portrait.free, 7, scale, "reward φ(s)·w")
+    scale = Scale.around_zero(snapshot.rewards[:, snapshot.free.ravel()])
+    return _sheet(snapshot.rewards, snapshot.free, 7, scale, "reward φ(s)·w")
 
 
-def values(portrait: Portrait) -> Figure:
+def values(snapshot: GridSnapshot) -> Figure:
     """The GPI values of the same tasks in the same order, each from its own lowest to its own highest.
 
     One scale for all would leave most maps flat: tasks differ more in level than states do.
     """
-    inside = np.where(np.isfinite(portrait.values), portrait.values, np.nan)
-    inside[:, ~portrait.free.ravel()] = np.nan
+    inside = np.where(np.isfinite(snapshot.values), snapshot.values, np.nan)
+    inside[:, ~snapshot.free.ravel()] = np.nan
     shares = np.stack([_share_of_range(cells) for cells in inside])
     scale = Scale(style.sequential(), Normalize(0, 1))
-    figure = _sheet(shares, portrait.free, 7, scale, "value V(s), each map on its own scale")
+    figure = _sheet(shares, snapshot.free, 7, scale, "value V(s), each map on its own scale")
     bar = figure.axes[-1]
     bar.set_xticks([0, 1], ["lowest", "highest"])
     return figure

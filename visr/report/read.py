@@ -1,70 +1,47 @@
-"""A run directory as plain dataclasses of numbers, trusting nothing in its files."""
+"""Read everything that the report shows of a run; no file is trusted."""
 
 from __future__ import annotations
 
 import logging
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
 from visr.atari_games import Game, by_id
 from visr.config import GRID, FinetuneConfig, RunConfig
 from visr.errors import UserError
-from visr.report import finetuning as tuning
-from visr.report import phase_two
-from visr.report.finetuning import Tuned
-from visr.report.phase_two import Condition, PhaseTwo
-from visr.storage import checksums
-from visr.storage.files import read_json
 from visr.storage.records import finetuning
 from visr.storage.records.evaluation import Evaluation
+from visr.storage.records.finetuning import FinetuneResult
+from visr.storage.records.grid_snapshot import GridSnapshot
 from visr.storage.records.task import Task
+from visr.storage.records.two_phase import LARGEST_SCORE, Adapted, AdaptedCondition, TwoPhase
 from visr.storage.run_dir import RunDir, evaluation_of
 from visr.storage.tables import whole_lines
 
 log = logging.getLogger("visr")
 
-NUM_ACTIONS = 4
-
 Floats = NDArray[np.float64]
 Columns = dict[str, Floats]
-"""A CSV file by columns, `num_steps` among them; empty where there are no rows yet."""
-
-
-@dataclass(frozen=True, eq=False)
-class Portrait:
-    """What phi and psi looked like at the run's last evaluation."""
-
-    phi: Floats
-    """[S, d]"""
-    free: NDArray[np.bool_]
-    """[height, width], False inside walls."""
-    rewards: Floats
-    """[K, S], phi . w of K random tasks."""
-    values: Floats
-    """[K, S], their GPI values."""
+"""A CSV file by columns, `num_steps` among them; empty if it has no rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedTask:
-    """A task of the run, and its evaluation if there is one."""
+    """A task of the run, and its exact evaluation if there is one."""
 
     stem: str
-    """Its name on disk, and so on the command line."""
+    """Its file name without `.json`, which is its name on the command line."""
     task: Task
     evaluation: Evaluation | None
 
 
 @dataclass(frozen=True, eq=False)
-class Record:
-    """All that a report tells of a run."""
+class RunData:
+    """The contents of a run directory."""
 
     path: Path
     config: RunConfig
@@ -72,15 +49,14 @@ class Record:
     timing: Columns
     online: Columns
     evaluation: Columns
-    phase_two: PhaseTwo | None
-    adapted: tuple[Condition, ...]
-    """Other ways than the paper's to spend the rewarded steps."""
-    portrait: Portrait | None
+    two_phase: TwoPhase | None
+    adapted: tuple[AdaptedCondition, ...]
+    """Scores of other uses of the rewarded steps than the paper's."""
+    snapshot: GridSnapshot | None
     tasks: tuple[SavedTask, ...]
-    tuning: FinetuneConfig | None = None
-    """How it was fine-tuned, if it was."""
-    tuned: Tuned | None = None
-    """And what that was worth."""
+    finetune_config: FinetuneConfig | None = None
+    """None unless the run was fine-tuned."""
+    finetuned: FinetuneResult | None = None
 
     @property
     def is_grid(self) -> bool:
@@ -89,63 +65,73 @@ class Record:
 
     @property
     def game(self) -> Game | None:
-        """The Atari game it plays, if it is one with published scores."""
+        """The Atari game with published scores, if the run plays one."""
         return by_id(self.config.env)
 
     @property
     def num_steps(self) -> int:
-        """The newest step any file tells of."""
+        """The newest step in any table."""
         ends = [table["num_steps"][-1] for table in (self.metrics, self.evaluation) if table]
         return int(max(ends, default=0))
 
     @property
-    def is_finished(self) -> bool:
-        """Whether training reached the steps it was asked for."""
-        return self.num_steps >= self.total_steps
+    def total_steps(self) -> int:
+        """Steps asked for: of fine-tuning if the run was fine-tuned, else of pre-training."""
+        return (self.finetune_config or self.config.training).num_steps
 
     @property
-    def total_steps(self) -> int:
-        """Asked for: reward-free ones, or rewarded ones of a fine-tuning."""
-        return self.config.training.num_steps if self.tuning is None else self.tuning.num_steps
+    def is_finished(self) -> bool:
+        """Whether training reached the steps asked for."""
+        return self.num_steps >= self.total_steps
 
     @property
     def fraction_of_optimal(self) -> dict[str, float]:
         """The newest row of exact evaluations."""
         return {k: float(v[-1]) for k, v in self.evaluation.items() if k != "num_steps"}
 
-    @cached_property
+    @property
     def free(self) -> NDArray[np.bool_]:
-        """[height, width], False inside walls; only the portrait knows of walls."""
-        if self.portrait is not None:
-            return self.portrait.free
+        """[height, width], False inside walls; all True without a snapshot."""
+        if self.snapshot is not None:
+            return self.snapshot.free
         return np.ones((self.config.grid.height, self.config.grid.width), dtype=np.bool_)
 
 
-def record(path: Path) -> Record:
-    """Everything there is of the run at `path`; what is damaged is a UserError."""
+def run_data(path: Path) -> RunData:
+    """Read the run at `path`; a damaged file is a UserError."""
     run = RunDir.open(path)
     config = run.config()
     is_grid = config.env == GRID
-    found = Record(
+    data = RunData(
         path=path,
         config=config,
         metrics=columns(run.metrics),
         timing=columns(run.timing),
         online={} if is_grid else online(run.online),
         evaluation=columns(run.evaluation),
-        phase_two=None if is_grid else phase_two.read(run.phase_two, config.env),
-        adapted=() if is_grid else phase_two.read_adapted(run.adapted, config.env),
-        portrait=_portrait(run.portrait, config) if run.portrait.exists() else None,
+        two_phase=None if is_grid else two_phase(run, config.env),
+        adapted=() if is_grid else adapted(run, config.env),
+        snapshot=GridSnapshot.load(run.portrait, config) if run.portrait.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
-        tuning=finetuning.settings(run),
-        tuned=tuning.read(run.finetuned) if run.is_finetuned else None,
+        finetune_config=finetuning.settings(run),
+        finetuned=FinetuneResult.load(run) if run.is_finetuned else None,
     )
-    _warn_of_changed_tables(run)  # after what cannot be read at all, which is one sentence
-    return found
+    _warn_of_changed_tables(run)  # last: a file that cannot be read is the more important message
+    return data
+
+
+def two_phase(run: RunDir, env: str) -> TwoPhase | None:
+    """phase_two.json, if there is one."""
+    return TwoPhase.load(run.phase_two, env) if run.phase_two.exists() else None
+
+
+def adapted(run: RunDir, env: str) -> tuple[AdaptedCondition, ...]:
+    """The conditions of adapted.json, if there is one."""
+    return Adapted.load(run.adapted, env).conditions if run.adapted.exists() else ()
 
 
 def _warn_of_changed_tables(run: RunDir) -> None:
-    """Rows that still parse may have been changed: the newest checkpoint knows what they were."""
+    """Warn if rows were changed since the newest checkpoint, which keeps their checksums."""
     for table in run.changed_tables(run.checkpoints()[-1]) if run.checkpoints() else ():
         log.warning("visr: %s is not as it was written: a row was changed or lost.", table)
 
@@ -168,104 +154,35 @@ def columns(path: Path) -> Columns:
     steps = found.get("num_steps", np.array([math.nan]))
     if not (np.isfinite(steps).all() and (steps >= 0).all()):
         raise UserError(f"{path} is damaged: its column num_steps is missing or not a count.")
-    # a run that diverged writes infinities; no axis can show them
+    # a run that diverged writes infinities, which no axis can show
     return {name: np.where(np.isfinite(column), column, np.nan) for name, column in found.items()}
 
 
 def online(path: Path) -> Columns:
-    """The scores over training, as online.csv tells them."""
+    """online.csv: scores of the rewarded environments during training."""
     rows = columns(path)
     if rows and not {"num_episodes", "mean_return"} <= rows.keys():
-        raise UserError(f"{path} is damaged: it has no column num_episodes or none mean_return.")
+        raise UserError(f"{path} is damaged: the column num_episodes or mean_return is missing.")
     if rows and not (rows["num_episodes"] >= 0).all():
         raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
-    largest = phase_two.LARGEST  # sums of products of more overflow
     for name in ("num_episodes", "mean_return") if rows else ():
-        if (np.nan_to_num(np.abs(rows[name])) > largest).any():
-            raise UserError(f"{path} is damaged: its column {name} exceeds {largest:.0e}.")
+        if (np.nan_to_num(np.abs(rows[name])) > LARGEST_SCORE).any():
+            raise UserError(f"{path} is damaged: its column {name} exceeds {LARGEST_SCORE:.0e}.")
     return rows
 
 
-def _portrait(path: Path, config: RunConfig) -> Portrait:
-    try:
-        checksums.check(path)
-        return _checked_portrait(safetensors.numpy.load(path.read_bytes()), config)
-    except OSError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise UserError(
-            f"{path} is damaged ({error}); move it away and report again to do without its pictures."
-        ) from None
-
-
-def _checked_portrait(arrays: dict[str, NDArray[Any]], config: RunConfig) -> Portrait:
-    grid, d = config.grid, config.agent.num_features
-    num_states, num_tasks = grid.height * grid.width, len(np.atleast_1d(arrays["rewards"]))
-    shapes = {
-        "phi": (num_states, d),
-        "free": (grid.height, grid.width),
-        "rewards": (num_tasks, num_states),
-        "values": (num_tasks, num_states),
-    }
-    for name, shape in shapes.items():
-        if arrays[name].shape != shape:
-            raise ValueError(f"{name} has shape {arrays[name].shape} where the run has {shape}")
-    return Portrait(
-        phi=arrays["phi"].astype(np.float64),
-        free=arrays["free"].astype(np.bool_),
-        rewards=arrays["rewards"].astype(np.float64),
-        values=arrays["values"].astype(np.float64),
-    )
-
-
 def _saved_task(path: Path, config: RunConfig) -> SavedTask:
-    task = Task.load(path)
-    if task.reward is not None and len(task.reward) != config.grid.height * config.grid.width:
+    task, file = Task.load(path), evaluation_of(path)
+    num_states = config.grid.height * config.grid.width
+    if task.reward is not None and len(task.reward) != num_states:
         raise UserError(
             f"{path} has a reward over {len(task.reward)} states and the run's grid has "
             f"{config.grid.height} x {config.grid.width}; infer it with this run, or move it away."
         )
-    file = evaluation_of(path)
-    is_exact = config.env == GRID and file.exists()  # elsewhere nothing has an exact value
-    return SavedTask(path.stem, task, _evaluation(file, task) if is_exact else None)
-
-
-def _evaluation(path: Path, task: Task) -> Evaluation:
-    content = read_json(path)
-    try:
-        if task.reward is None:
-            raise ValueError("its task carries no reward")
-        num_states = len(task.reward)
-        policy = _states(content, "policy", num_states)
-        if not np.isin(policy, np.arange(NUM_ACTIONS)).all():
-            raise ValueError(f"policy holds something other than actions 0 to {NUM_ACTIONS - 1}")
-        return Evaluation(
-            task=task.name,
-            fraction_of_optimal=_number(content, "fraction_of_optimal"),
-            value=_number(content, "value"),
-            value_random=_number(content, "value_random"),
-            value_optimal=_number(content, "value_optimal"),
-            gamma=_number(content, "gamma"),
-            gpi=bool(content["gpi"]),
-            policy=policy.astype(np.int64),
-            values=_states(content, "values", num_states),
-            represented_reward=_states(content, "represented_reward", num_states),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
+    if config.env != GRID or not file.exists():  # exact values exist only on the grid
+        return SavedTask(path.stem, task, None)
+    if task.reward is None:
         raise UserError(
-            f"{path} is not an evaluation ({error}); `visr evaluate` makes it anew."
-        ) from None
-
-
-def _number(content: Any, name: str) -> float:
-    number = float(content[name])
-    if not math.isfinite(number):
-        raise ValueError(f"{name} is not a finite number")
-    return number
-
-
-def _states(content: Any, name: str, num_states: int) -> Floats:
-    values = np.asarray(content[name], dtype=np.float64)
-    if values.shape != (num_states,) or not np.isfinite(values).all():
-        raise ValueError(f"{name} is not a list of {num_states} finite numbers")
-    return values
+            f"{file} is not an evaluation (its task has no reward over states); remove it."
+        )
+    return SavedTask(path.stem, task, Evaluation.load(file, num_states))

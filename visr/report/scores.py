@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from visr.report import curves, style
-from visr.report.phase_two import Condition
 from visr.report.read import Columns, Floats
+from visr.storage.records.two_phase import Condition
 
 WINDOW = 30
 """Episodes that the smoothed line averages over, at least: as many as judge a task."""

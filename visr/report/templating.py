@@ -28,6 +28,7 @@ def environment(*packages: str) -> Environment:
         "number": style.number,
         "score": style.score,
         "plus_minus": style.plus_minus,
+        "thousands": "{:,}".format,
         "count": count,
     }
     pages.globals["zip"] = zip

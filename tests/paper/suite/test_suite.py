@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 
 from tests.paper.suite.made_up_runs import make_runs
-from tests.report.test_episodes_page import condition, phase
-from tests.report.test_report import HOSTILE, MARKUP, Reader, png_chunks
-from tests.report.test_report import train as train_on_grid
+from tests.report.made_up_runs import HOSTILE, MARKUP, Reader, condition, phase, png_chunks
+from tests.report.made_up_runs import train as train_on_grid
 from tests.test_cli import visr
 from visr import atari_games, report
 from visr import config as configuration

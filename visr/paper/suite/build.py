@@ -128,7 +128,7 @@ def _portrait(runs: Sequence[Run]) -> tuple[Picture, ...]:
     for run in sorted(runs, key=lambda run: run.agent != "visr"):
         if run.env == GRID and RunDir(run.path).portrait.exists():
             try:
-                drawn = figures.draw(load.record(run.path))
+                drawn = figures.draw(load.run_data(run.path))
             except UserError:
                 continue  # of another version, or damaged: its own report says so
             return tuple(

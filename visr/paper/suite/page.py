@@ -16,8 +16,7 @@ from visr.paper.suite.read import Run, Trouble
 from visr.paper.suite.table import Table
 from visr.report import html as elements
 from visr.report.figures import Picture
-from visr.report.html import text
-from visr.report.page import HEAD
+from visr.report.html import HEAD, text
 from visr.report.stylesheet import CSS
 
 _MORE_CSS = """

@@ -10,12 +10,12 @@ from typing import Any
 
 from visr.config import GRID
 from visr.errors import UserError
-from visr.report import phase_two, style
 from visr.report import read as load
-from visr.report.phase_two import Condition, PhaseTwo
+from visr.report import style
 from visr.report.read import Columns
 from visr.storage import safe_open
 from visr.storage.files import read_json, reading
+from visr.storage.records.two_phase import AdaptedCondition, TwoPhase
 from visr.storage.run_dir import FORMAT, RunDir
 
 UNIFORM = "uniform"
@@ -38,8 +38,8 @@ class Run:
     age: int
     """Reached."""
     frame_skip: int
-    phase_two: PhaseTwo | None
-    adapted: tuple[Condition, ...]
+    phase_two: TwoPhase | None
+    adapted: tuple[AdaptedCondition, ...]
     """Other ways than the paper's to spend the rewarded steps."""
     online: Columns
     evaluation: Columns
@@ -119,7 +119,7 @@ def _run(path: Path, name: str) -> Run:
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{run.config_file} is not a run's configuration ({error}).") from None
     is_grid = env == GRID
-    phase = None if is_grid else phase_two.read(run.phase_two, env)
+    phase = None if is_grid else load.two_phase(run, env)
     evaluation = load.columns(run.evaluation) if is_grid else {}
     ages = [_age(run.metrics), phase.num_steps if phase else 0]
     ages += [int(evaluation["num_steps"][-1])] if evaluation else []
@@ -133,7 +133,7 @@ def _run(path: Path, name: str) -> Run:
         age=max(ages),
         frame_skip=frame_skip,
         phase_two=phase,
-        adapted=() if is_grid else phase_two.read_adapted(run.adapted, env),
+        adapted=() if is_grid else load.adapted(run, env),
         online={} if is_grid else load.online(run.online),
         evaluation=evaluation,
         is_finetuned=run.is_finetuned,

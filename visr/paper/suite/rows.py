@@ -12,7 +12,7 @@ import numpy as np
 from visr.config import ATARI
 from visr.paper.suite import published
 from visr.paper.suite.read import UNIFORM, Run, Trouble, short_count
-from visr.report.phase_two import UNADAPTED, UNTRAINED, Condition
+from visr.storage.records.two_phase import UNTRAINED, Condition
 
 _EPISODES = 50  # with rewards, in the paper
 SEARCH = "env-search"
@@ -161,7 +161,7 @@ def _lines(run: Run) -> list[tuple[Key, Condition]]:
     for condition in conditions[1:]:
         if condition.name == SEARCH and first.name == REGRESSION:
             lines.append((Key(f"{adapted} by search", budget, BOTTOM, steps), condition))
-        elif condition.name.startswith(UNADAPTED) and (name := _unadapted_name(run.agent)):
+        elif condition.is_unadapted and (name := _unadapted_name(run.agent)):
             lines.append((Key(name, "0", TOP, steps), condition))
     for condition in run.adapted:
         name = FROM_SCRATCH if condition.name == "from scratch" else f"{adapted}, {condition.name}"

@@ -71,7 +71,12 @@ class Condition:
     @property
     def is_inferred(self) -> bool:
         """Whether a task was inferred for it; the others are there to compare with."""
-        return self.name != UNTRAINED and not self.name.startswith(UNADAPTED[:2])
+        return self.name != UNTRAINED and not self.is_unadapted
+
+    @property
+    def is_unadapted(self) -> bool:
+        """Whether it acted with random tasks, without any inference."""
+        return self.name.startswith(UNADAPTED[:2])
 
 
 @dataclass(frozen=True)
