@@ -318,7 +318,7 @@ def test_the_grid_is_valued_exactly(tmp_path: Path):
     assert found["algorithm"] == "GPI VISR"
     last = np.linspace(
         -0.2, 1.0, 8
-    )  # as test_report.train leaves it: boxes_gpi is 4th, goals_gpi 7th
+    )  # as made_up_runs.train writes it: boxes_gpi is 4th, goals_gpi 7th
     assert found["mean"] == pytest.approx(100 * (last[3] + last[6]) / 2)
     table = (tmp_path / "report/tables/grid_kept.csv").read_text()
     assert re.search(r'^"kept, 100 steps, 1 seed",0\.500,,0\.600', table, flags=re.MULTILINE)
