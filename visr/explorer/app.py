@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import resources
 from typing import Any
 
@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route, WebSocketRoute
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
 from visr.explorer import atlas, curves, export, live, painting, responses
@@ -21,6 +21,8 @@ from visr.explorer.state import ExplorerState
 from visr.explorer.validation import RequestFields
 from visr.inference import expression
 
+Work = Callable[[ExplorerState, RequestFields], dict[str, Any]]
+Handler = Callable[[Request], Awaitable[Response]]
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -31,25 +33,84 @@ _TYPES = {
 
 def build(explored: ExplorerState, *, token: str, host: str) -> App:
     """The application behind its authentication."""
-    pages = Pages(explored)
-    routes = [
-        Route("/", pages.index),
-        Route("/static/{name}", pages.static),
-        Route("/api/run", pages.facts),
-        Route("/api/progress", pages.progress),
-        Route("/api/curves", pages.curves),
-        Route("/api/paint", pages.paint, methods=["POST"]),
-        Route("/api/preset", pages.preset, methods=["POST"]),
-        Route("/api/task", pages.task, methods=["POST"]),
-        Route("/api/save", pages.save, methods=["POST"]),
-        Route("/api/reload", pages.reload, methods=["POST"]),
-        Route("/api/atlas", pages.start_atlas, methods=["POST"]),
-        Route("/api/atlas", pages.atlas),
-        Route("/api/atlas.html", pages.exported),
-        WebSocketRoute("/api/live", pages.live),
-    ]
-    app = Starlette(routes=routes, exception_handlers=responses.HANDLERS)
+    app = Starlette(routes=_routes(explored), exception_handlers=responses.HANDLERS)
     return AuthMiddleware(app, token=token, host=host)
+
+
+def _routes(explored: ExplorerState) -> list[BaseRoute]:
+    strokes = asyncio.Lock()
+    """Held by requests that run one at a time, in order."""
+    posts: dict[str, tuple[Work, asyncio.Lock | None]] = {
+        "paint": (_paint, strokes),
+        "preset": (_preset, None),
+        "task": (_task, None),
+        "save": (_save, None),
+        "reload": (_reload, strokes),
+        "atlas": (_start_atlas, None),
+    }
+    gets: dict[str, Callable[[], Any]] = {
+        "run": lambda: explored.facts(),
+        "progress": lambda: explored.progress(),
+        "curves": lambda: curves.read(explored.run.directory),
+    }
+    files = assets()
+
+    async def index(_: Request) -> Response:
+        """The page; it contains nothing of the run, so it needs no token."""
+        return Response(files["index.html"], media_type=_TYPES["html"])
+
+    async def static(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in files:
+            raise HTTPException(404)
+        return Response(files[name], media_type=_TYPES[name.rpartition(".")[2]])
+
+    async def atlas_so_far(request: Request) -> Response:
+        """The finished skills that the client does not have yet."""
+        have = request.query_params.get("have", "0")
+        first = int(have) if have.isascii() and have.isdecimal() and len(have) < 4 else 0
+        return responses.json_response(await asyncio.to_thread(explored.atlas_so_far, first))
+
+    async def atlas_file(_: Request) -> Response:
+        page = await asyncio.to_thread(lambda: export.page(*explored.finished_atlas()))
+        headers = {"content-disposition": 'attachment; filename="atlas.html"'}
+        return Response(page, media_type=_TYPES["html"], headers=headers)
+
+    async def live_session(websocket: WebSocket) -> None:
+        await live.serve(websocket, explored)
+
+    return [
+        Route("/", index),
+        Route("/static/{name}", static),
+        *(Route(f"/api/{name}", _get(read)) for name, read in gets.items()),
+        *(
+            Route(f"/api/{name}", _post(explored, work, lock), methods=["POST"])
+            for name, (work, lock) in posts.items()
+        ),
+        Route("/api/atlas", atlas_so_far),
+        Route("/api/atlas.html", atlas_file),
+        WebSocketRoute("/api/live", live_session),
+    ]
+
+
+def _get(read: Callable[[], Any]) -> Handler:
+    """A handler that computes in a thread."""
+
+    async def handle(_: Request) -> Response:
+        return responses.json_response(await asyncio.to_thread(read))
+
+    return handle
+
+
+def _post(explored: ExplorerState, work: Work, lock: asyncio.Lock | None) -> Handler:
+    """A handler that parses the body and computes in a thread; with a lock, one request at a time."""
+
+    async def handle(request: Request) -> Response:
+        fields = RequestFields.parse(await request.body())
+        async with lock or contextlib.nullcontext():
+            return responses.json_response(await asyncio.to_thread(work, explored, fields))
+
+    return handle
 
 
 def assets() -> dict[str, bytes]:
@@ -58,121 +119,43 @@ def assets() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
-class Pages:
-    """The handler of each route."""
+def _paint(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """A painted reward: its task, policy and values."""
+    run = explored.run
+    gpi = fields.flag("gpi", run.config.agent.gpi)
+    requested = explored.requests.infer(fields, "paint")
+    return {"task": requested.to_dict(run), **painting.evaluate(run, requested.task, gpi)}
 
-    def __init__(self, explored: ExplorerState) -> None:
-        self._explored, self._assets = explored, assets()
-        self._stroke = asyncio.Lock()
 
-    async def index(self, _: Request) -> Response:
-        """The page; it contains nothing of the run, so it needs no token."""
-        return Response(self._assets["index.html"], media_type=_TYPES["html"])
+def _preset(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """A preset or an expression as a reward for every cell."""
+    text = fields.text("text", expression.MAX_LENGTH)
+    return {"reward": painting.preset(explored.run, text).tolist()}
 
-    async def static(self, request: Request) -> Response:
-        """Scripts and styles."""
-        name = request.path_params["name"]
-        if name not in self._assets:
-            raise HTTPException(404)
-        return Response(self._assets[name], media_type=_TYPES[name.rpartition(".")[2]])
 
-    async def facts(self, _: Request) -> Response:
-        """Facts about the run."""
-        return responses.json_response(await asyncio.to_thread(self._explored.facts))
+def _task(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """Infer a task from a request."""
+    is_long = fields.text("kind", 20) in ("environment", "expression")
+    with explored.exclusive() if is_long else contextlib.nullcontext():
+        return explored.requests.infer(fields).to_dict(explored.run)
 
-    async def progress(self, _: Request) -> Response:
-        """Progress of training."""
-        return responses.json_response(await asyncio.to_thread(self._explored.progress))
 
-    async def curves(self, _: Request) -> Response:
-        """Training curves."""
-        return responses.json_response(
-            await asyncio.to_thread(curves.read, self._explored.run.directory)
-        )
+def _save(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """Save a task in the run."""
+    requests = explored.requests
+    name = requests.save(fields.text("id", 40), fields.text("name", 60, ""))
+    path = explored.run.directory.task(name)
+    return {"name": name, "file": str(path), "saved": requests.saved_names()}
 
-    async def paint(self, request: Request) -> Response:
-        """A painted reward: its task, policy and values."""
-        return await self._respond(request, self._paint, self._stroke)
 
-    def _paint(self, fields: RequestFields) -> dict[str, Any]:
-        run, requests = self._explored.run, self._explored.requests
-        gpi = fields.flag("gpi", run.config.agent.gpi)
-        requested = requests.infer(fields, "paint")
-        return {"task": requested.to_dict(run), **painting.evaluate(run, requested.task, gpi)}
+def _reload(explored: ExplorerState, _: RequestFields) -> dict[str, Any]:
+    """Load the newest weights."""
+    explored.reload()
+    return explored.facts()
 
-    async def preset(self, request: Request) -> Response:
-        """A preset or an expression as a reward for every cell."""
-        return await self._respond(request, self._preset)
 
-    def _preset(self, fields: RequestFields) -> dict[str, Any]:
-        text = fields.text("text", expression.MAX_LENGTH)
-        return {"reward": painting.preset(self._explored.run, text).tolist()}
-
-    async def task(self, request: Request) -> Response:
-        """Infer a task from a request."""
-        return await self._respond(request, self._task)
-
-    def _task(self, fields: RequestFields) -> dict[str, Any]:
-        explored = self._explored
-        is_long = fields.text("kind", 20) in ("environment", "expression")
-        with explored.exclusive() if is_long else contextlib.nullcontext():
-            return explored.requests.infer(fields).to_dict(explored.run)
-
-    async def save(self, request: Request) -> Response:
-        """Save a task in the run."""
-        return await self._respond(request, self._save)
-
-    def _save(self, fields: RequestFields) -> dict[str, Any]:
-        requests = self._explored.requests
-        name = requests.save(fields.text("id", 40), fields.text("name", 60, ""))
-        path = self._explored.run.directory.task(name)
-        return {"name": name, "file": str(path), "saved": requests.saved_names()}
-
-    async def reload(self, request: Request) -> Response:
-        """Load the newest weights."""
-        return await self._respond(request, self._reload, self._stroke)
-
-    def _reload(self, _: RequestFields) -> dict[str, Any]:
-        self._explored.reload()
-        return self._explored.facts()
-
-    async def start_atlas(self, request: Request) -> Response:
-        """Start to make an atlas in the background."""
-        return await self._respond(request, self._start_atlas)
-
-    def _start_atlas(self, fields: RequestFields) -> dict[str, Any]:
-        explored = self._explored
-        count = fields.integer("skills", 2, atlas.MAX_SKILLS, atlas.NUM_SKILLS)
-        seed = fields.integer("seed", 0, 2**31 - 1, 0)
-        explored.start_atlas(count, seed)
-        return {"skills": count}
-
-    async def atlas(self, request: Request) -> Response:
-        """The finished skills that the client does not have yet."""
-        have = request.query_params.get("have", "0")
-        first = int(have) if have.isascii() and have.isdecimal() and len(have) < 4 else 0
-        return responses.json_response(await asyncio.to_thread(self._explored.atlas_so_far, first))
-
-    async def exported(self, _: Request) -> Response:
-        """The atlas as one HTML file."""
-        page = await asyncio.to_thread(self._exported)
-        headers = {"content-disposition": 'attachment; filename="atlas.html"'}
-        return Response(page, media_type=_TYPES["html"], headers=headers)
-
-    def _exported(self) -> str:
-        return export.page(*self._explored.finished_atlas())
-
-    async def live(self, websocket: WebSocket) -> None:
-        """Stream the agent's play over a websocket."""
-        await live.serve(websocket, self._explored)
-
-    async def _respond(
-        self,
-        request: Request,
-        work: Callable[[RequestFields], dict[str, Any]],
-        lock: asyncio.Lock | None = None,
-    ) -> Response:
-        """Parse the body, compute in a thread, respond; with a lock, one request at a time."""
-        fields = RequestFields.parse(await request.body())
-        async with lock or contextlib.nullcontext():
-            return responses.json_response(await asyncio.to_thread(work, fields))
+def _start_atlas(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """Start to make an atlas in the background."""
+    count = fields.integer("skills", 2, atlas.MAX_SKILLS, atlas.NUM_SKILLS)
+    explored.start_atlas(count, fields.integer("seed", 0, 2**31 - 1, 0))
+    return {"skills": count}

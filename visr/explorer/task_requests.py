@@ -24,6 +24,8 @@ MAX_EPISODES, MAX_STEPS = 50, 100_000
 """Limits for the environment's own reward: the paper's numbers."""
 MAX_MARKS = 400
 _MAX_KEPT = 200
+Inferred = tuple[Task, python_snippets.Lines, tuple[str, ...]]
+"""A task, the code that makes it, and remarks."""
 _FROM_MARKS = InferenceConfig(centred=True, ridge=0.1)
 
 
@@ -66,9 +68,7 @@ class TaskRequests:
     def infer(self, request: RequestFields, kind: str | None = None) -> RequestedTask:
         """The task that a request describes."""
         kind = request.text("kind", 20) if kind is None else kind
-        grants: dict[
-            str, Callable[[RequestFields], tuple[Task, python_snippets.Lines, tuple[str, ...]]]
-        ] = {
+        grants: dict[str, Callable[[RequestFields], Inferred]] = {
             "paint": self._painted,
             "random": self._random,
             "saved": self._saved,
@@ -108,21 +108,17 @@ class TaskRequests:
         """Names of the tasks saved in the run."""
         return [path.stem for path in self.run.directory.task_files()]
 
-    def _painted(
-        self, request: RequestFields
-    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _painted(self, request: RequestFields) -> Inferred:
         world = painting.world(self.run)
         reward = request.numbers("reward", world.num_states)
         task = painting.infer(self.run, reward)
         return task, python_snippets.painted(reward, world.height, world.width), ()
 
-    def _random(
-        self, request: RequestFields
-    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _random(self, request: RequestFields) -> Inferred:
         seed = request.integer("seed", 0, 2**31 - 1)
         return self.run.skill(seed), python_snippets.skill(seed), ()
 
-    def _saved(self, request: RequestFields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _saved(self, request: RequestFields) -> Inferred:
         wanted = request.text("name", 200)
         files = {path.stem: path for path in self.run.directory.task_files()}
         if wanted not in files:  # looked up in a list, so no path is built from it
@@ -131,9 +127,7 @@ class TaskRequests:
         self.run.policy(task)  # raises for a task of another run
         return task, python_snippets.saved(files[wanted]), ()
 
-    def _environment(
-        self, request: RequestFields
-    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _environment(self, request: RequestFields) -> Inferred:
         episodes = request.integer("episodes", 1, MAX_EPISODES, 10)
         steps = request.integer("steps", 100, MAX_STEPS, 10_000)
         seed = request.integer("seed", 0, 2**31 - 1, 0)
@@ -146,9 +140,7 @@ class TaskRequests:
             tuple(compared.words),
         )
 
-    def _expression(
-        self, request: RequestFields
-    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _expression(self, request: RequestFields) -> Inferred:
         text = request.text("text", expression.MAX_LENGTH).strip()
         if "#" in text:  # a comment could hide a file name
             raise UserError("An expression has no comments; leave out what begins with #.")
@@ -159,7 +151,7 @@ class TaskRequests:
         task = self.run.task_of(compared, "best", text)
         return task, python_snippets.expression(text), tuple(compared.words)
 
-    def _marks(self, request: RequestFields) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _marks(self, request: RequestFields) -> Inferred:
         d = self.run.config.agent.num_features
         phi = request.rows("phi", d, MAX_MARKS)
         liked = request.numbers("liked", len(phi))
@@ -172,16 +164,12 @@ class TaskRequests:
         task = regression.by_regression(phi, liked, _FROM_MARKS, name=name, env=self.run.config.env)
         return task, python_snippets.direction(task.w, name, "inferred from marked frames"), ()
 
-    def _direction(
-        self, request: RequestFields
-    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _direction(self, request: RequestFields) -> Inferred:
         w = request.numbers("w", self.run.config.agent.num_features)
         task = self.run.skill(w, name="by hand")
         return task, python_snippets.direction(task.w, task.name), ()
 
-    def _mixture(
-        self, request: RequestFields
-    ) -> tuple[Task, python_snippets.Lines, tuple[str, ...]]:
+    def _mixture(self, request: RequestFields) -> Inferred:
         parts = [
             (self.get(part.text("id", 40)), part.number("weight", -100, 100))
             for part in request.objects("parts", 4)
