@@ -279,3 +279,14 @@ def test_labels_that_would_overlap_move_apart_in_order():
     # 0.50 and 0.52 are too close; 0.99 and 1.00 are pushed down from the top
     placed = curves._spread([0.52, 0.5, 1.0, 0.99], gap=0.1, top=1.0)
     assert placed == pytest.approx([0.6, 0.5, 1.0, 0.9])
+
+
+def test_five_training_curves_are_drawn_in_rows_of_three():
+    steps = np.array([1.0, 2.0])
+    names = ("psi_loss", "psi_spread", "intrinsic_reward", "feature_concentration")
+    metrics = {"num_steps": steps, **dict.fromkeys(names, steps)}
+    figure = curves.training(metrics, {"num_steps": steps, "steps_per_second": steps})
+    places = [axes.get_subplotspec() for axes in figure.axes]
+    assert [(p.rowspan.start, p.colspan.start) for p in places if p] == [
+        (0, 0), (0, 1), (0, 2), (1, 0), (1, 1)
+    ]  # fmt: skip

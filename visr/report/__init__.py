@@ -1,4 +1,4 @@
-"""Runs as figures, tables and one HTML page, drawn from their directories alone: no torch, no environment."""
+"""Reports of runs: figures, tables and one HTML page, from files alone (no torch, no environment)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["write", "write_run"]
 
 
 def write(path: Path, out: Path | None = None) -> dict[str, Any]:
-    """The report of a run, or of all the runs below a directory that is none itself."""
+    """Report a run, or all runs below a directory that is not a run itself."""
     if Path(path).is_dir() and not RunDir(path).config_file.exists():
         from visr.paper import suite
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -27,9 +29,9 @@ METRICS = {
         "the share of the variance of new rewards that the reward model predicts",
     ),
 }
-_LOG_FROM = 20  # a loss that spans more than this factor is shown on a logarithmic axis
-_ROUND = [1, 2, 2.5, 5, 10]  # ticks at these times a power of ten
-_TOP = 1.09  # of the axis: a little above the optimum
+_LOG_FROM = 20  # a loss whose maximum / minimum exceeds this gets a logarithmic axis
+_ROUND = [1, 2, 2.5, 5, 10]  # ticks are at these times a power of ten
+_TOP = 1.09  # of the axis: slightly above the optimum
 _KINDS = (
     # suffix of the column, label, dashes, width
     ("_gpi", "GPI", "-", 1.5),
@@ -39,42 +41,47 @@ _KINDS = (
 
 
 def training(metrics: Columns, timing: Columns | None = None) -> Figure:
-    """The loss of psi, the intrinsic reward and the concentration of phi over steps; and the speed."""
+    """One panel per metric over steps, and one for the speed; at most three in a row."""
     panels = [(name, metrics["num_steps"], metrics[name]) for name in METRICS if name in metrics]
     if timing and "steps_per_second" in timing:
         panels.append(("steps_per_second", timing["num_steps"], timing["steps_per_second"]))
-    across = 2 if len(panels) == 4 else len(panels)
-    down = len(panels) // across
+    across = 2 if len(panels) == 4 else min(len(panels), 3)
+    down = math.ceil(len(panels) / across)
     figure = Figure(figsize=(style.WIDTH, 1.95 * down), layout="constrained")
     if down > 1:
         figure.set_layout_engine("constrained", hspace=0.08, wspace=0.06)
-    every = figure.subplots(down, across, squeeze=False).flat
-    for axes, (name, steps, y) in zip(every, panels, strict=True):
-        axes.plot(steps, y, color=style.INK, linewidth=1.1, marker=marker_of(steps), markersize=3)
-        style.title(axes, METRICS[name][0] if name in METRICS else "Speed, steps/s")
-        if _is_logarithmic(name, y):
-            axes.set_yscale("log")
-            axes.yaxis.set_minor_formatter(NullFormatter())
-            axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        else:
-            axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
-            low = min(0.0, float(np.nanmin(y))) if np.isfinite(y).any() else 0.0
-            axes.set_ylim(bottom=low)
-        if name == "feature_concentration" and np.nanmax(y, initial=0) > 0.5:
-            axes.axhline(1, color=style.MUTED, linewidth=0.7)
-            axes.set_ylim(top=1.06)
-        finish(axes, steps)
+    every = figure.subplots(down, across, squeeze=False).ravel()
+    for axes in every[len(panels) :]:
+        axes.remove()
+    for axes, panel in zip(every[: len(panels)], panels, strict=True):
+        _metric(axes, *panel)
     return figure
 
 
+def _metric(axes: Axes, name: str, steps: Floats, y: Floats) -> None:
+    axes.plot(steps, y, color=style.INK, linewidth=1.1, marker=marker_of(steps), markersize=3)
+    style.title(axes, METRICS[name][0] if name in METRICS else "Speed, steps/s")
+    if _is_logarithmic(name, y):
+        axes.set_yscale("log")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
+        axes.set_ylim(bottom=min(0.0, float(np.min(y[np.isfinite(y)], initial=0))))
+    if name == "feature_concentration" and np.nanmax(y, initial=0) > 0.5:
+        axes.axhline(1, color=style.MUTED, linewidth=0.7)
+        axes.set_ylim(top=1.06)
+    finish(axes, steps)
+
+
 def optimal(evaluation: Columns) -> Figure:
-    """Fraction of optimal over steps, a panel a family: GPI solid, without dashed, the limit dotted."""
+    """Fraction of optimal over steps, one panel per family: solid GPI, dashed without, dotted the limit."""
     families = [f for f in style.FAMILIES if f.key in evaluation]
     figure = Figure(figsize=(style.WIDTH, 2.4))
     every = figure.subplots(1, len(style.FAMILIES), sharey=True)
     figure.subplots_adjust(left=0.055, right=0.88, bottom=0.165, top=0.89, wspace=0.6)
     for axes in every[len(families) :]:
-        axes.remove()  # a small grid has no room for boxes
+        axes.remove()  # a small grid has no tasks with two boxes
     low = _lowest(evaluation)
     every[0].text(0, _TOP, " optimal", va="top", fontsize=7, color=style.MUTED)
     for axes, family in zip(every[: len(families)], families, strict=True):
@@ -104,7 +111,7 @@ def _family(axes: Axes, family: style.Family, evaluation: Columns, low: float) -
 
 
 def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, top: float) -> None:
-    """Words (height, text, colour) to the right of where lines end, moved apart where they would touch."""
+    """Label the right ends of lines with (height, text, colour), moved apart if they would overlap."""
     heights = _spread([end[0] for end in ends], gap=gap, top=top)
     for (_, text, colour), height in zip(ends, heights, strict=True):
         axes.annotate(
@@ -114,7 +121,7 @@ def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, top: 
 
 
 def finish(axes: Axes, steps: Floats) -> None:
-    """Steps along the horizontal axis, from 0 to the last."""
+    """Set the horizontal axis: steps from 0 to the last."""
     last = float(steps.max())
     axes.set_xlim(0, last or 1)
     axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 3, 4, 5, 10]))
@@ -124,13 +131,13 @@ def finish(axes: Axes, steps: Floats) -> None:
 
 
 def _unit(count: float) -> tuple[float, str]:
-    """What to divide a count of that size by, and the letter that says so."""
+    """The unit for counts of this size and its letter: (1000, "k")."""
     units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
     return next(((size, unit) for size, unit in units if count >= size), (1.0, ""))
 
 
 def marker_of(steps: Floats) -> str:
-    """A line of one point would not be seen."""
+    """A line of one point is invisible without a marker."""
     return "o" if len(steps) == 1 else ""
 
 
@@ -143,14 +150,14 @@ def _is_logarithmic(name: str, y: Floats) -> bool:
 
 
 def _lowest(evaluation: Columns) -> float:
-    """Where the axis begins: at 0, or below the lowest fraction."""
+    """The lower end of the axis: 0, or just below the lowest fraction."""
     shown = [v[np.isfinite(v)] for k, v in evaluation.items() if k != "num_steps"]
     least = min((float(v.min()) for v in shown if v.size), default=0.0)
     return least - 0.03 if least < 0 else 0.0
 
 
 def _spread(heights: list[float], gap: float, top: float) -> list[float]:
-    """The same heights in the same order, moved apart to at least `gap`, none above `top`."""
+    """Move heights at least `gap` apart, in the same order and none above `top`."""
     order = sorted(range(len(heights)), key=lambda i: heights[i])
     placed = dict.fromkeys(order, 0.0)
     below = -np.inf

@@ -1,4 +1,4 @@
-"""Pictures over the cells of a grid: phi, rewards, values, and a policy as arrows."""
+"""Maps over the cells of a grid: phi, rewards, values, and a policy as arrows."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from visr.storage.records.grid_snapshot import GridSnapshot
 Bools = NDArray[np.bool_]
 
 MOST_FEATURES = 50
-_MOST_ARROWS = 32  # a side; larger grids show every second, third, ... cell's
+_MOST_ARROWS = 32  # per side; larger grids show the arrows of every second, third, ... cell
 MOVES = np.array([(-1, 0), (0, -1), (1, 0), (0, 1)])  # (row, col): up, left, down, right
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Which colour a number gets."""
+    """A colour map and its limits."""
 
     colours: Colormap
     limits: Normalize
 
     @classmethod
     def around_zero(cls, values: Floats) -> Scale:
-        """Diverging, with zero in the middle."""
+        """Diverging colours with zero in the middle."""
         most = float(np.abs(_finite(values)).max()) or 1.0
         return cls(style.diverging(), Normalize(-most, most))
 
     @classmethod
     def from_least_to_most(cls, values: Floats) -> Scale:
-        """Sequential."""
+        """Sequential colours."""
         finite = _finite(values)
         return cls(style.sequential(), Normalize(float(finite.min()), float(finite.max())))
 
@@ -63,9 +63,9 @@ def rewards(snapshot: GridSnapshot) -> Figure:
 
 
 def values(snapshot: GridSnapshot) -> Figure:
-    """The GPI values of the same tasks in the same order, each from its own lowest to its own highest.
+    """The GPI values of the same tasks, each map scaled from its own minimum to its own maximum.
 
-    One scale for all would leave most maps flat: tasks differ more in level than states do.
+    On one scale most maps would be flat: values differ more between tasks than between states.
     """
     inside = np.where(np.isfinite(snapshot.values), snapshot.values, np.nan)
     inside[:, ~snapshot.free.ravel()] = np.nan
@@ -83,7 +83,7 @@ def policy(heading: str, reward: Floats, evaluation: Evaluation, free: Bools) ->
     inside = free.ravel()
     panels = (
         ("True reward", reward, Scale.around_zero(reward[inside]), True),
-        ("As the agent sees it: φ·w", seen, Scale.around_zero(seen[inside]), True),
+        ("Represented reward φ·w", seen, Scale.around_zero(seen[inside]), True),
         ("Value of the policy", worth, Scale.from_least_to_most(worth[inside]), False),
     )
     figure, rows = _task_figure(heading, len(panels), free)
@@ -97,7 +97,7 @@ def policy(heading: str, reward: Floats, evaluation: Evaluation, free: Bools) ->
 
 
 def reward_alone(heading: str, reward: Floats, free: Bools) -> Figure:
-    """The true reward [S] of a task that nobody has evaluated."""
+    """The true reward [S] of a task without an evaluation."""
     figure, ((axes,), (bar,)) = _task_figure(heading, 1, free)
     scale = Scale.around_zero(reward[free.ravel()])
     _map(axes, reward, free, scale)
@@ -109,7 +109,7 @@ def reward_alone(heading: str, reward: Floats, free: Bools) -> Figure:
 def _sheet(
     maps: Floats, free: Bools, columns: int, scale: Scale, unit: str, names: list[str] | None = None
 ) -> Figure:
-    """Maps [K, S] in rows of `columns`, under one scale, over one colour bar; all sizes in inches."""
+    """Maps [K, S] in rows of `columns`, with one scale and one colour bar; all sizes in inches."""
     rows, edge, gap = math.ceil(len(maps) / columns), 0.06, 0.09
     above, below = (0.17 if names else 0.0), 0.5
     side = min(1.18, (style.WIDTH - 2 * edge - (columns - 1) * gap) / columns)
@@ -134,7 +134,7 @@ def _sheet(
 def _task_figure(
     heading: str, panels: int, free: Bools
 ) -> tuple[Figure, tuple[list[Axes], list[Axes]]]:
-    """A row of maps with a colour bar under each, and a heading over all; all sizes in inches."""
+    """Axes for a row of maps with a colour bar under each, under one heading; all sizes in inches."""
     edge, gap, above, below = 0.12, 0.2, 0.5, 0.34
     side = (style.WIDTH - 2 * edge - 2 * gap) / 3
     tall = side * _aspect(free)
@@ -150,7 +150,7 @@ def _task_figure(
 
 
 def _aspect(free: Bools) -> float:
-    """Height over width of a panel; extreme grids get some empty room instead of an extreme figure."""
+    """Height / width of a panel; very long or narrow grids get empty space in it."""
     height, width = free.shape
     return min(max(height / width, 0.3), 1.6)
 
@@ -178,7 +178,7 @@ def _bar(figure: Figure, axes: Axes, scale: Scale, label: str = "") -> None:
 
 
 def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
-    """Where each cell's action leads; a dot where a wall or the edge holds the agent."""
+    """Draw each cell's action as an arrow, or as a dot if a wall or the edge blocks it."""
     every = math.ceil(max(free.shape) / _MOST_ARROWS)
     moves = MOVES[actions]
     rows, columns = np.nonzero(free)
@@ -186,8 +186,8 @@ def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
     rows, columns = rows[shown], columns[shown]
     down, right = moves[rows, columns].T
     walled = np.pad(free, 1)
-    held = ~walled[rows + down + 1, columns + right + 1]
-    moving = ~held
+    blocked = ~walled[rows + down + 1, columns + right + 1]
+    moving = ~blocked
     axes.quiver(
         *(columns[moving], rows[moving]),
         *(0.66 * every * right[moving], 0.66 * every * down[moving]),
@@ -195,10 +195,10 @@ def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
         scale=1, pivot="mid", width=0.085 * every, headwidth=4, headlength=3.6, headaxislength=3.2,
         color=style.INK, edgecolor="white", linewidth=0.35,
     )  # fmt: skip
-    size = np.full(int(held.sum()), 0.3 * every)
+    size = np.full(int(blocked.sum()), 0.3 * every)
     dots = EllipseCollection(
         size, size, np.zeros_like(size), units="xy",
-        offsets=np.column_stack([columns[held], rows[held]]), offset_transform=axes.transData,
+        offsets=np.column_stack([columns[blocked], rows[blocked]]), offset_transform=axes.transData,
         facecolor=style.INK, edgecolor="white", linewidth=0.35,
     )  # fmt: skip
     axes.add_collection(dots)
@@ -210,7 +210,7 @@ def _finite(values: Floats) -> Floats:
 
 
 def _share_of_range(cells: Floats) -> Floats:
-    """0 at the least, 1 at the most; a constant map lies in the middle."""
+    """Scale to 0 at the minimum and 1 at the maximum; a constant map is 0.5."""
     finite = _finite(cells)
     low, high = float(finite.min()), float(finite.max())
     return (cells - low) / (high - low) if high > low else np.where(np.isfinite(cells), 0.5, np.nan)

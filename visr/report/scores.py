@@ -1,4 +1,4 @@
-"""Raw scores of whole episodes: over training, and one dot an episode."""
+"""Figures of raw episode scores: over training, and one dot per episode."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ from visr.report.read import Columns, Floats
 from visr.storage.records.two_phase import Condition
 
 WINDOW = 30
-"""Episodes that the smoothed line averages over, at least: as many as judge a task."""
-_SHARE = 20  # of all episodes, one in so many, where that is more
-_ROOM = (
-    0.5  # of the scores' range: how far beyond them a published score may lie and still be drawn
-)
+"""The smoothed line averages at least so many episodes: as many as score a task."""
+_SHARE = 20  # or this fraction of all episodes, 1 / 20, if that is more
+_MARGIN = 0.5
+"""A published score is drawn if it lies within this share of the scores' range beyond them."""
 _NOTE: dict[str, Any] = {"fontsize": 7, "color": style.MUTED}
-_HEIGHT = 0.62  # inches of a condition's strip
+_HEIGHT = 0.62  # inches per condition
 
 
 @dataclass(frozen=True)
 class Published:
-    """A score to compare with."""
+    """A published score to compare with."""
 
     name: str
     score: float
     is_near: bool = False
-    """Whether it is drawn however far it lies."""
+    """Whether it is drawn wherever it lies."""
 
 
 def window(online: Columns) -> int:
-    """How many episodes the smoothed line averages over."""
+    """The number of episodes that the smoothed line averages."""
     return max(WINDOW, round(float(online["num_episodes"].sum()) / _SHARE))
 
 
 def smoothed(online: Columns) -> Floats:
-    """The mean over the latest rows that hold `window` episodes or more; nan before the first."""
+    """Running mean over the latest rows that contain `window` episodes; nan before the first episode."""
     played = np.where(np.isfinite(online["mean_return"]), online["num_episodes"], 0.0)
     points = played * np.nan_to_num(online["mean_return"])
     count, total = (np.concatenate([[0.0], x.cumsum()]) for x in (played, points))
@@ -56,20 +55,16 @@ def smoothed(online: Columns) -> Floats:
 def placed(
     published: Sequence[Published], shown: Sequence[float]
 ) -> tuple[list[Published], list[Published]]:
-    """Those an axis made for `shown` is to take in, and those that would crush what it shows."""
-    within = [each for each in published if each.is_near]
-    known = [*shown, *(each.score for each in within)] or [0.0]
-    room = _ROOM * (max(known) - min(known))
-    near, far = within, []
-    for each in published:
-        if not each.is_near:
-            fits = not shown or min(known) - room <= each.score <= max(known) + room
-            (near if fits else far).append(each)
-    return near, far
+    """Split into scores that an axis for `shown` includes and those too far away for it."""
+    known = [*shown, *(each.score for each in published if each.is_near)] or [0.0]
+    margin = _MARGIN * (max(known) - min(known))
+    low, high = min(known) - margin, max(known) + margin
+    near = [p for p in published if p.is_near or not shown or low <= p.score <= high]
+    return near, [p for p in published if p not in near]
 
 
 def online(rows: Columns, published: Sequence[Published]) -> Figure:
-    """Dots are rows of online.csv, the line is their running mean, rules are published scores."""
+    """Dots: rows of online.csv; line: their running mean; dashed lines: published scores."""
     steps, raw = rows["num_steps"], rows["mean_return"]
     figure = Figure(figsize=(style.WIDTH, 2.5))
     axes = figure.subplots()
@@ -96,7 +91,7 @@ def online(rows: Columns, published: Sequence[Published]) -> Figure:
 
 
 def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> Figure:
-    """A strip a condition: a dot an episode, a bar at the mean, a line through two standard errors."""
+    """One row per condition: a dot per episode, a bar at the mean, a line of two standard errors."""
     height = _HEIGHT * len(conditions) + 0.55
     figure = Figure(figsize=(style.WIDTH, height))
     axes = figure.subplots()
@@ -112,8 +107,8 @@ def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> F
             each.name, (each.score, 1), (0, 2), xycoords=axes.get_xaxis_transform(),
             textcoords="offset points", ha="center", **_NOTE,
         )  # fmt: skip
-    beyond = "".join(f" ({e.name} {style.score(e.score)}: beyond this scale)" for e in far)
-    axes.set_xlabel(f"raw score of an episode{beyond}", fontsize=7.5, labelpad=2)
+    beyond = "".join(f" ({e.name} {style.score(e.score)}: outside this axis)" for e in far)
+    axes.set_xlabel(f"raw score of one episode{beyond}", fontsize=7.5, labelpad=2)
     if axes.dataLim.x0 >= 0:
         axes.set_xlim(left=0)
     axes.set_ylim(len(conditions) - 0.45, -0.55)
@@ -126,7 +121,7 @@ def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> F
 def _strip(axes: Axes, row: int, condition: Condition, colour: str) -> None:
     scores = np.asarray(condition.scores)
     axes.axhline(row, color=style.RULE, lw=0.5, zorder=0)
-    axes.plot(scores, row + _beside(scores), "o", color=colour, alpha=0.5, ms=4, mew=0)
+    axes.plot(scores, row + _offsets(scores), "o", color=colour, alpha=0.5, ms=4, mew=0)
     axes.plot([condition.mean] * 2, [row - 0.36, row + 0.36], color=colour, lw=2)
     if condition.standard_error is not None:
         ends = condition.mean + np.array([-2, 2]) * condition.standard_error
@@ -142,8 +137,8 @@ def _strip(axes: Axes, row: int, condition: Condition, colour: str) -> None:
     axes.annotate(said, (1, row), (5, 0), ha="left", fontsize=7.5, color=colour, **label)
 
 
-def _beside(scores: Floats) -> Floats:
-    """Heights that keep episodes of like scores apart: up and down in turn, in order of their scores."""
+def _offsets(scores: Floats) -> Floats:
+    """Vertical offsets that separate the dots of similar scores."""
     heights = np.array([0.0, 0.16, -0.16, 0.08, -0.24, 0.24, -0.08])
     placed = np.empty(len(scores))
     placed[np.argsort(scores, kind="stable")] = np.resize(heights, len(scores))

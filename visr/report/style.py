@@ -1,4 +1,4 @@
-"""How figures look: colours for colour-blind eyes too, one typeface, the same bytes every time."""
+"""The style of all figures (colours, fonts, PNG output) and the format of numbers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ DARK = Theme(
 
 @dataclass(frozen=True)
 class Family:
-    """One of the three fixed families of tasks that are judged while training goes on."""
+    """One of the three families of held-out tasks that are evaluated during training."""
 
     key: str
     title: str
@@ -72,7 +72,7 @@ FAMILIES = (
 _SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 8,
-    "text.parse_math": False,  # task names are the user's, and may hold dollars
+    "text.parse_math": False,  # names of tasks may contain dollar signs
     "axes.linewidth": 0.7,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -87,7 +87,7 @@ _SETTINGS: dict[Any, Any] = {
 
 @contextlib.contextmanager
 def figure_style(theme: Theme = LIGHT) -> Iterator[None]:
-    """Our settings over matplotlib's own, whatever the user's matplotlibrc says; drop them afterwards."""
+    """Draw with these settings, not with the user's matplotlibrc; restore the user's afterwards."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(_SETTINGS | _colours(theme))
@@ -109,7 +109,7 @@ def _colours(theme: Theme) -> dict[Any, Any]:
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a PNG without a date or a version in it."""
+    """The figure as a PNG without date and version, so that equal figures are equal bytes."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=DPI, metadata={"Software": None})
     return content.getvalue()
@@ -133,38 +133,38 @@ def small_png(figure: Figure) -> bytes:
 
 
 def diverging() -> Colormap:
-    """Blue below zero, white at zero, red above; the ends kept light enough to write on."""
+    """Blue below zero, white at zero, red above; the ends are light enough for black arrows."""
     whole = matplotlib.colormaps["RdBu_r"](np.linspace(0.06, 0.94, 256))
     return LinearSegmentedColormap.from_list("diverging", whole).with_extremes(bad=WALL)
 
 
 def sequential() -> Colormap:
-    """Viridis, for values."""
+    """Viridis."""
     return matplotlib.colormaps["viridis"].with_extremes(bad=WALL)
 
 
 def title(axes: Axes, text: str, colour: str = INK) -> None:
-    """A panel's name, flush left above it."""
+    """Write a panel's title above it, aligned left."""
     axes.set_title(text, loc="left", fontsize=8, fontweight="bold", color=colour, pad=4)
 
 
 def plain(text: str, most: int = 44) -> str:
-    """A user's words as the typeface can draw them: printable ASCII, on one line, not too long."""
+    """Text that the font can draw on one line: printable ASCII, at most `most` characters."""
     drawn = "".join(c if c.isascii() and c.isprintable() else "?" for c in text)
     return drawn if len(drawn) <= most else f"{drawn[: most - 3]}..."
 
 
 def number(x: float, digits: int = 2) -> str:
-    """A number for people: a true minus sign, a dash for what is not a number."""
+    """A number with a true minus sign; a dash if it is not finite."""
     return f"{x:.{digits}f}".replace("-", "\N{MINUS SIGN}") if np.isfinite(x) else "–"
 
 
 def score(x: float) -> str:
-    """A raw score: whole points where there are hundreds of them, else a tenth."""
+    """A raw score: without decimals from 100 on, else with one."""
     return f"{x:,.{0 if abs(x) >= 99.95 else 1}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def plus_minus(mean: float, error: float | None) -> str:
-    """A mean score and its standard error, if that is known."""
+    """A mean score ± its standard error, if that is known."""
     digits = 0 if abs(mean) >= 99.95 else 1
     return score(mean) + ("" if error is None else f" ± {error:,.{digits}f}")
