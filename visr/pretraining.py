@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from visr.agents.diayn import Diayn
 from visr.agents.registry import Agent
 from visr.agents.visr import Visr
-from visr.config import BASELINES, GRID, RunConfig
+from visr.config import BASELINES, RunConfig
 from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark, grid_snapshot, skill_search
 from visr.inference import recording
@@ -47,7 +47,7 @@ def start(
             try:
                 _save_first(run, trainer)
             except BaseException:  # a run without a checkpoint could not be resumed
-                run.remove_stillborn()
+                run.remove_incomplete()
                 raise
             _train(run, trainer, MetricsWriter(run), observe, cluster)
     return run
@@ -119,7 +119,7 @@ def _train_stable_baseline(run: RunDir, config: RunConfig, cluster: str | None) 
         sb3.train(run, config)
     except UserError:  # such as an environment that does not exist
         if is_new and not (run.checkpoints() or run.online.exists()):
-            run.remove_stillborn()
+            run.remove_incomplete()
         raise
     return run
 
@@ -189,7 +189,7 @@ def _exact_scores(exact: grid_benchmark.Evaluator, agent: Agent | None) -> dict[
 def _record(run: RunDir, trainer: AnyTrainer) -> None:
     """Save a reward-free sample of steps where observations are small; the grid's states are known."""
     config, num_steps = trainer.config, trainer.config.inference.recorded_steps
-    if config.env == GRID or not num_steps or run.recorded.exists():
+    if config.is_grid or not num_steps or run.recorded.exists():
         return
     agent = trainer.agent
     if isinstance(agent, Visr) and recording.is_possible(agent.spec.observation_space, num_steps):

@@ -202,7 +202,7 @@ class Run:
         seed: int = 0,
     ) -> two_phase.Rewarded:
         """See the environment's rewards, with a uniform task per episode."""
-        configuration.check_value("seed", seed, int)
+        configuration.check_value("seed", seed)
         return two_phase.meet_rewards(
             self.agent,
             self.config,
@@ -221,9 +221,9 @@ class Run:
         seed: int = 1,
     ) -> two_phase.Scores:
         """Raw scores of whole episodes that pursue the task, in any environment."""
-        configuration.check_value("seed", seed, int)
+        configuration.check_value("seed", seed)
         if epsilon is not None:
-            configuration.check_value("epsilon", epsilon, float)
+            configuration.check_value("epsilon", epsilon)
         choice = two_phase.always(self._checked(task))
         return two_phase.try_task(
             self.agent,
@@ -275,7 +275,7 @@ class Run:
 
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
-        configuration.check_value("epsilon", epsilon, float)
+        configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
         return Policy(self.agent, self._checked(task), self._codec, gpi, epsilon)
 

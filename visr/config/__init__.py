@@ -1,8 +1,7 @@
-"""Every choice a run can make: what there is, what it may be, and configurations as values."""
+"""The settings of a run: fields with bounds, checks, presets."""
 
-from visr.config.bounds import check as check_value
-from visr.config.bounds import check_env
-from visr.config.check import largest_group
+from visr.config.bounds import Bound
+from visr.config.check import check_env, check_value, largest_group, trainable, validated
 from visr.config.fields import (
     ATARI,
     BASELINES,
@@ -13,7 +12,6 @@ from visr.config.fields import (
     AgentConfig,
     Algorithm,
     AtariConfig,
-    Bound,
     ClusterConfig,
     FinetuneConfig,
     GridConfig,
@@ -29,8 +27,6 @@ from visr.config.load import (
     from_dict,
     replace,
     to_dict,
-    trainable,
-    validated,
 )
 
 __all__ = [

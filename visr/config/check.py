@@ -1,34 +1,153 @@
-"""What must fit together: fields that are fine alone and not with each other."""
+"""What a setting may be, and which settings fit together: one sentence for each misfit."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import itertools
 import math
+import re
+import typing
+from typing import Any, Literal
 
-from visr.config.fields import GRID, AgentConfig, ClusterConfig, RunConfig, TrainingConfig
+from visr.config.bounds import FRACTION, LARGEST_SIZE, Bound
+from visr.config.fields import (
+    BASELINES,
+    GRID,
+    SECTIONS,
+    AgentConfig,
+    ClusterConfig,
+    FinetuneConfig,
+    RunConfig,
+    TrainingConfig,
+)
 from visr.errors import UserError, said
 
+_ENV = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[^:\s]+", re.ASCII)
 _MOST_NUMBERS = 2**28
 """Of one array."""
 _MOST_CELLS = 1_000_000
 
 
-def check(config: RunConfig) -> None:
-    """A UserError that names the first fields at odds."""
+def validated(config: RunConfig) -> RunConfig:
+    """`config` itself, or a UserError that names the first setting that is not allowed."""
+    check_env(config.env)
+    for section in SECTIONS:
+        check_fields(getattr(config, section))
+    _check_training(config)
+    _check_objective(config.agent)
+    _check_task_steps(config.agent, config.training)
+    _check_sizes(config)
+    _check_groups(config.training)
+    _check_cluster(config.cluster, config.training)
+    return config
+
+
+def trainable(config: RunConfig) -> RunConfig:
+    """`config`, validated, if there is anything to learn in its environment."""
+    if config.is_grid and config.grid.height == config.grid.width == 1:
+        raise UserError(
+            "A grid of 1 x 1 cells is too small: nothing differs in one cell, so give it a larger "
+            "height or width."
+        )
+    if config.is_grid and config.agent.algorithm in ("nsq", *BASELINES):
+        raise UserError(
+            f"{GRID} has no rewards of its own, so {config.agent.algorithm} would learn nothing there; "
+            "choose another environment."
+        )
+    return validated(config)
+
+
+# ------------------------------------------------------------------------------ one setting
+
+
+def check_env(env: Any) -> None:
+    """An id, or module:id; nothing is imported here."""
+    if not isinstance(env, str) or not _ENV.fullmatch(env):
+        raise UserError(
+            f"env = {said(env)} must be an environment's id, or module:id for one of your own; "
+            "`visr list envs` names some."
+        )
+
+
+def check_fields(section: Any) -> None:
+    """Every field of a dataclass: its type, then its bound."""
+    hints = _type_hints(type(section))
+    for field in dataclasses.fields(section):
+        _check_value(field.name, getattr(section, field.name), hints[field.name])
+
+
+def check_value(name: str, value: Any) -> None:
+    """A value for the setting of that name, before it is used without a configuration."""
+    for section in SECTIONS:
+        hints = _type_hints(type(getattr(RunConfig(), section)))
+        if name in hints:
+            _check_value(name, value, hints[name])
+
+
+def _check_value(name: str, value: Any, hint: Any) -> None:
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            listed = ", ".join(map(str, choices))
+            raise UserError(f"{name} = {said(value)} is not a choice; it can be one of {listed}.")
+    elif typing.get_origin(hint) is tuple:
+        is_sizes = isinstance(value, tuple) and len(value) > 0
+        if not is_sizes or not all(type(v) is int and 1 <= v <= LARGEST_SIZE for v in value):
+            raise UserError(
+                f"{name} = {said(value)} must be one or more whole numbers from 1 to {LARGEST_SIZE:,}."
+            )
+    elif hint is str:
+        if not isinstance(value, str):
+            raise UserError(f"{name} = {said(value)} must be a word.")
+    elif hint is bool:
+        if type(value) is not bool:
+            raise UserError(f"{name} = {said(value)} must be true or false.")
+    else:
+        kind, bound = typing.get_args(hint)
+        _check_number(name, value, kind, bound)
+
+
+def _check_number(name: str, value: Any, kind: type, bound: Bound) -> None:
+    is_number = type(value) is int or (kind is float and isinstance(value, float))
+    if not is_number or not abs(value) < math.inf:
+        words = "a whole number" if kind is int else "a finite number"
+        raise UserError(f"{name} = {said(value)} must be {words}.")
+    if bound == FRACTION and not bound.contains(value):
+        raise UserError(f"{name} = {said(value)} must lie between 0 and 1.")
+    if value > bound.high:
+        raise UserError(f"{name} = {said(value)} is too large; it must be at most {bound.high:,}.")
+    if bound.is_open and value <= bound.low:
+        raise UserError(f"{name} = {said(value)} must be greater than {bound.low:g}.")
+    if value < bound.low:
+        raise UserError(f"{name} = {said(value)} is too small; it must be at least {bound.low:g}.")
+    if name == "gamma" and value == 1:
+        raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")
+
+
+@functools.cache
+def _type_hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+# ------------------------------------------------------------------- settings with each other
+
+
+def _check_training(config: RunConfig) -> None:
     training = config.training
     if training.num_processes > training.num_actor_groups:
         raise UserError(
             f"num_processes = {training.num_processes} is more than num_actor_groups = "
             f"{training.num_actor_groups}; every process acts for a group, so raise --num-actor-groups too."
         )
-    if training.micro_batch and (whole := _wants_whole_batches(config.agent)):
+    if training.micro_batch and (whole := _needs_whole_batches(config.agent)):
         raise UserError(
             f"micro_batch = {training.micro_batch} does not go with {whole}, which looks at the whole "
             "batch at once; use --micro-batch 0."
         )
-    _check_objective(config.agent)
-    _check_task_steps(config.agent, training)
-    _check_sizes(config)
+
+
+def _check_groups(training: TrainingConfig) -> None:
     if training.num_rewarded_envs >= training.num_envs:
         raise UserError(
             f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
@@ -39,13 +158,12 @@ def check(config: RunConfig) -> None:
             f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
             f"{left}; every group needs an environment, so give at most that many groups."
         )
-    _check_cluster(config.cluster, training)
 
 
 def _check_sizes(config: RunConfig) -> None:
-    """Products of sizes, before anybody allocates them: a configuration may come from a stranger."""
+    """Products of sizes, before anything is allocated: the configuration may be hostile."""
     grid = config.grid
-    if config.env == GRID and grid.height * grid.width > _MOST_CELLS:
+    if config.is_grid and grid.height * grid.width > _MOST_CELLS:
         raise UserError(
             f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
             f"{_MOST_CELLS:,}."
@@ -59,9 +177,9 @@ def _check_sizes(config: RunConfig) -> None:
 
 
 def _products(config: RunConfig) -> dict[str, int]:
-    """The largest arrays that a configuration asks for, in its own words."""
+    """The sizes of the largest arrays, by the settings that decide them."""
     agent, training, grid = config.agent, config.training, config.grid
-    states = grid.height * grid.width if config.env == GRID else 1
+    states = grid.height * grid.width if config.is_grid else 1
     d, envs, batch = agent.num_features, training.num_envs, training.batch_size
     layers = itertools.pairwise((states, *agent.hidden_sizes, d))
     hidden, length = said(agent.hidden_sizes), training.unroll_length
@@ -82,15 +200,15 @@ def _products(config: RunConfig) -> dict[str, int]:
     }
 
 
-def _wants_whole_batches(agent: AgentConfig) -> str | None:
-    """The field, if any, whose mathematics is over all of a batch."""
-    wanting = {
+def _needs_whole_batches(agent: AgentConfig) -> str | None:
+    """The setting, if any, whose loss needs all of a batch at once."""
+    needing = {
         "centred_features": agent.centred_features,
         "objective = 'laplacian'": agent.objective == "laplacian",
         "bonus = 'particles'": agent.bonus == "particles",
         "task_distribution = 'visited'": agent.task_distribution == "visited",
     }
-    return next((field for field, is_set in wanting.items() if is_set), None)
+    return next((setting for setting, is_set in needing.items() if is_set), None)
 
 
 def _check_objective(agent: AgentConfig) -> None:
@@ -123,7 +241,7 @@ def _check_task_steps(agent: AgentConfig, training: TrainingConfig) -> None:
 
 
 def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
-    """What must fit together for learners to share batches and for actors never to wait for each other."""
+    """Learners must be able to share a batch, and actors must not wait for each other."""
     size, stale, every = training.batch_size, cluster.max_staleness, cluster.publish_every
     if size % cluster.num_learners:
         raise UserError(
@@ -144,5 +262,43 @@ def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
 
 
 def largest_group(training: TrainingConfig) -> int:
-    """Environments of the largest group."""
+    """Number of environments in the largest group."""
     return math.ceil((training.num_envs - training.num_rewarded_envs) / training.num_actor_groups)
+
+
+# ------------------------------------------------------------------------------- fine-tuning
+
+
+def check_finetuning(settings: FinetuneConfig) -> None:
+    """Settings of fine-tuning: each one, then together."""
+    check_fields(settings)
+    is_free = settings.free_steps > 0
+    if settings.sweep_steps > (settings.num_steps if is_free else settings.num_steps - 1):
+        raise UserError(
+            f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
+            "learn with; give fewer."
+        )
+    if is_free and settings.free_epsilon < settings.epsilon:
+        raise UserError(
+            f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}, the least of "
+            "those drawn; give more."
+        )
+    for name, where in _without_effect(settings).items():
+        value = getattr(settings, name)
+        if value != getattr(FinetuneConfig, name):
+            raise UserError(f"{name} = {value} does nothing {where}; leave it out.")
+
+
+def _without_effect(settings: FinetuneConfig) -> dict[str, str]:
+    """Settings that have no effect beside the others, and why."""
+    is_new, is_free = settings.from_scratch, settings.free_steps > 0
+    found: dict[str, str] = {}
+    if not is_free:
+        found |= dict.fromkeys(("free_epsilon", "free_share", "free_updates"), "without free_steps")
+    if is_new and not is_free:
+        found["sweep_steps"] = "with from_scratch and no free_steps"
+    else:
+        found["exploration_steps"] = "but from scratch, without free_steps"
+    if is_new or is_free:
+        found["gpi_steps"] = "with from_scratch or free_steps"
+    return found

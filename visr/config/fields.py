@@ -1,100 +1,82 @@
-"""Every choice a run can make, as frozen dataclasses; defaults are the paper's.
+"""Every setting of a run with its bound, in frozen dataclasses; the defaults are the paper's.
 
-This room imports neither torch nor gymnasium, so that help texts, reports and validation stay instant.
+A field's docstring is its help text on the command line. Nothing here imports torch or gymnasium.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
+
+from visr.config.bounds import (
+    Amount,
+    Count,
+    CountFromOne,
+    Fraction,
+    Positive,
+    Resource,
+    Size,
+    SizeFromTwo,
+    SizeOrZero,
+)
 
 GRID = "visr/Grid-v0"
 """The id of the grid world, the one environment with an exact model."""
 ATARI = "ALE/"
-"""How the ids of Atari games begin."""
+"""Prefix of the ids of Atari games."""
 MINATAR = "MinAtar/"
-"""How the ids of MinAtar's games begin."""
+"""Prefix of the ids of MinAtar games."""
 
 Algorithm = Literal[
-    "visr",
-    "nsq",
-    "pos-nsq",
-    "diayn",
-    "rf-curiosity",
-    "idf-curiosity",
-    "uniform",
-    "dqn",
-    "ppo",
-    "rainbow",
-]
+    "visr", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
+    "dqn", "ppo", "rainbow",
+]  # fmt: skip
 """The agents; `docs/agents.md` has their sources."""
 BASELINES = ("dqn", "ppo", "rainbow")
-"""Those with networks, optimisers and memories of their own; the first two are Stable-Baselines3's."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The smallest and the largest number that a field may hold; of a text or a list, its length."""
-
-    low: float = -math.inf
-    high: float = math.inf
-
-    def contains(self, value: float) -> bool:
-        """Whether a number lies within."""
-        return self.low <= value <= self.high
-
-    def words(self) -> str:
-        """To follow "is not a number"."""
-        if self.high == math.inf:
-            return "" if self.low == -math.inf else f" of at least {self.low:g}"
-        is_symmetric = self.low in (-math.inf, -self.high)
-        return (
-            f" of at most {self.high:g}" if is_symmetric else f" from {self.low:g} to {self.high:g}"
-        )
+"""Agents with their own networks, optimiser and replay buffer; DQN and PPO are Stable-Baselines3's."""
 
 
 @dataclass(frozen=True)
 class GridConfig:
-    """The world of `visr/Grid-v0`; other environments ignore it."""
+    """The grid world `visr/Grid-v0`; other environments ignore these settings."""
 
-    height: int = 10
+    height: Size = 10
     """Rows of the grid."""
-    width: int = 10
+    width: Size = 10
     """Columns of the grid."""
     layout: Literal["open", "four-rooms"] = "open"
     """Walls: none, or the classic four rooms joined by four doors."""
-    max_episode_steps: int = 0
-    """Steps before a time-out sends the agent to a new start; 0 never does."""
+    max_episode_steps: Count = 0
+    """Steps before a time-out, which moves the agent to a new start; 0 for no time-out."""
 
 
 @dataclass(frozen=True)
 class AtariConfig:
-    """The games `ALE/...-v5`, prepared as in Mnih et al. (2015); other environments ignore it."""
+    """Atari games `ALE/...-v5`, prepared as in Mnih et al. (2015); others ignore these settings."""
 
-    frame_skip: int = 4
-    """Emulator frames per step; the last two are joined by their maximum."""
-    noop_max: int = 30
-    """Episodes begin with up to so many no-ops."""
-    max_episode_frames: int = 18_000
-    """Emulator frames before a time-out: five minutes."""
-    sticky_actions: float = 0.0
+    frame_skip: Size = 4
+    """Emulator frames per step; the observation is the maximum of the last two."""
+    noop_max: SizeOrZero = 30
+    """Largest number of no-ops at the start of an episode."""
+    max_episode_frames: CountFromOne = 18_000
+    """Emulator frames before a time-out; 18,000 are five minutes."""
+    sticky_actions: Fraction = 0.0
     """Probability that the emulator repeats the last action instead."""
     full_action_space: bool = False
-    """All 18 actions instead of the game's own."""
+    """Use all 18 actions instead of the game's own."""
     zero_discount_on_life_loss: bool = True
-    """In training, nothing is worth anything beyond a lost life; the game itself goes on."""
+    """In training, set the discount to 0 when a life is lost; the episode continues."""
 
 
 @dataclass(frozen=True)
 class MinAtarConfig:
-    """The games `MinAtar/...-v1` of Young and Tian (2019); other environments ignore it."""
+    """Games `MinAtar/...-v1` of Young and Tian (2019); other environments ignore these settings."""
 
-    repeat_probability: float = 0.1
+    repeat_probability: Fraction = 0.1
     """Probability that a game repeats the last action instead."""
     difficulty_ramping: bool = True
-    """Games get harder as they go on."""
-    max_game_steps: int = 5_000
+    """Games become harder over time."""
+    max_game_steps: CountFromOne = 5_000
     """Steps before a time-out."""
 
 
@@ -103,95 +85,95 @@ class GymConfig:
     """Any other Gymnasium environment."""
 
     vectorize: Literal["sync", "async"] = "sync"
-    """Copies take turns in one process, or each has its own, which suits slow environments."""
-    discretise: int = 0
-    """Values offered in each dimension of a continuous action; 0 for actions that are discrete already."""
+    """Run all copies in one process, or each in its own (for slow environments)."""
+    discretise: Count = 0
+    """Number of values for each dimension of a continuous action; 0 if actions are discrete."""
 
 
 @dataclass(frozen=True)
 class AgentConfig:
-    """What is learnt, and how the agent acts; fields of other algorithms than the chosen one are ignored."""
+    """What is learnt, and how the agent acts; fields that belong to another algorithm are ignored."""
 
     algorithm: Algorithm = "visr"
-    """What psi sums: VISR's phi, or for a baseline the reward, a constant, a skill's log q, an error."""
-    num_features: int = 5
-    """d: the length of phi, psi's cumulants and w."""
+    """VISR or a baseline; docs/agents.md describes each."""
+    num_features: SizeFromTwo = 5
+    """d, the length of phi, of psi's cumulants and of w."""
     features: Literal["learned", "random"] = "learned"
-    """phi learns to infer w, or stays as initialised (the paper's RF VISR)."""
+    """Train phi to infer w, or leave it as initialised (the paper's RF VISR)."""
     cumulant: Literal["next", "current"] = "next"
     """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
     objective: Literal["visr", "metra", "inverse", "laplacian"] = "visr"
-    """What phi learns: to infer w, temporal distance, which action was taken, slow features."""
+    """What phi learns: to infer w, temporal distance, or slow features."""
     bonus: Literal["none", "rnd", "particles", "forward"] = "none"
-    """Curiosity b, summed by psi as phi + b w: distillation, nearest neighbours in phi, forward model."""
-    bonus_scale: float = 0.1
-    """The bonus's mean per step; phi . w lies between -1 and 1."""
-    bonus_num_steps: int = 0
-    """Steps over which the bonus falls linearly to zero; 0: it stays."""
-    bonus_neighbours: int = 5
-    """With `particles`: how many nearest neighbours are asked."""
+    """Exploration bonus b (psi sums phi + b w): random network distillation, or nearest neighbours in phi."""
+    bonus_scale: Amount = 0.1
+    """Mean of the bonus per step; phi . w lies between -1 and 1."""
+    bonus_num_steps: Count = 0
+    """Steps over which the bonus falls linearly to 0; 0 keeps it constant."""
+    bonus_neighbours: Size = 5
+    """Bonus `particles`: number of nearest neighbours."""
     task_distribution: Literal["uniform", "visited"] = "uniform"
-    """psi learns the tasks pursued, or partly tasks that reward states just visited (see `task_mix`)."""
-    task_mix: float = 0.5
-    """With `visited`: the share of unrolls that psi learns under such a task."""
-    task_steps: int = 0
-    """With `visited`: steps that share such a task; 0: all of an unroll. Fewer mean more tasks per update."""
-    value_weight: float = 0.0
-    """Extra weight of psi's error along w, the one of d directions that w's own policy reads."""
+    """Tasks that psi learns: the ones pursued, or for a share of unrolls tasks that reward visited states."""
+    task_mix: Fraction = 0.5
+    """Task distribution `visited`: share of unrolls that psi learns under such a task."""
+    task_steps: Count = 0
+    """Task distribution `visited`: steps that share a task; 0 for a whole unroll."""
+    value_weight: Amount = 0.0
+    """Extra weight of psi's error along w, the direction that w's own policy uses."""
     torso: Literal["auto", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
-    """What reads observations; `auto` is IMPALA's residual network for images, an MLP for the rest."""
+    """Network that reads observations; `auto`: IMPALA's residual network for images, else an MLP."""
     core: Literal["auto", "lstm", "none"] = "auto"
-    """psi's memory: `auto` is an LSTM of 256 behind an image torso, none behind an MLP. phi never has one."""
-    hidden_sizes: tuple[int, ...] = (100, 100)
-    """Hidden layers of phi and of psi where the torso is an MLP."""
-    head_size: int = 256
-    """Units of psi's MLP per cumulant, behind an image torso or an LSTM."""
+    """psi's memory; `auto`: an LSTM of 256 units after an image torso, none after an MLP. phi has none."""
+    hidden_sizes: tuple[Size, ...] = (100, 100)
+    """Hidden layers of phi and of psi if the torso is an MLP."""
+    head_size: Size = 256
+    """Hidden units of psi's MLP per cumulant, after an image torso or an LSTM."""
     normalise_observations: bool = True
-    """Bring vectors of observations to mean 0 and deviation 1, by running statistics."""
+    """Scale vector observations to mean 0 and standard deviation 1 by running statistics."""
     centred_features: bool = False
-    """Take the mean over states out of phi's image torso, so that like screens do not get like features."""
+    """Subtract the batch mean in phi's image torso, so that similar screens get different features."""
     gpi: bool = True
-    """Act by generalised policy improvement over w and sampled neighbours; else by w's own policy."""
-    gpi_samples: int = 10
-    """How many neighbours of w are drawn at every step."""
+    """Act by generalised policy improvement over w and sampled neighbours; otherwise by w's own policy."""
+    gpi_samples: Size = 10
+    """Number of neighbours of w drawn at every step."""
     gpi_distribution: Literal["vmf", "uniform"] = "vmf"
-    """Neighbours: von Mises-Fisher around w (paper) or uniform (authors' notebook)."""
-    gpi_kappa: float = 5.0
-    """Concentration of the von Mises-Fisher neighbours."""
-    epsilon: float = 0.05
+    """Neighbours of w: von Mises-Fisher around w (paper), or uniform (authors' notebook)."""
+    gpi_kappa: Amount = 5.0
+    """Concentration of the von Mises-Fisher distribution."""
+    epsilon: Fraction = 0.05
     """Probability of a uniformly random action."""
-    gamma: float = 0.99
+    gamma: Fraction = 0.99
     """Discount of the successor features."""
-    n_step: int = 1
-    """Length of the n-step return; at an unroll's end it bootstraps earlier."""
-    target_period: int = 10_000
-    """Updates between copies of psi into its target network; 1 means no target network."""
-    psi_learning_rate: float = 1e-4
-    """Adam's step size for psi."""
-    psi_adam_epsilon: float = 1e-3
+    n_step: CountFromOne = 1
+    """Length of the n-step return; it is shorter at the end of an unroll."""
+    target_period: CountFromOne = 10_000
+    """Updates between copies of psi into its target network; 1 for no target network."""
+    psi_learning_rate: Positive = 1e-4
+    """Adam's learning rate for psi."""
+    psi_adam_epsilon: Positive = 1e-3
     """Adam's epsilon for psi."""
-    phi_learning_rate: float = 1e-4
-    """Adam's step size for phi."""
-    phi_adam_epsilon: float = 1e-3
+    phi_learning_rate: Positive = 1e-4
+    """Adam's learning rate for phi."""
+    phi_adam_epsilon: Positive = 1e-3
     """Adam's epsilon for phi."""
-    phi_num_steps: int = 0
-    """Steps after which phi rests, its step size falling linearly until then; 0: it learns to the end."""
+    phi_num_steps: Count = 0
+    """Steps after which phi is frozen; its learning rate falls linearly until then. 0: never frozen."""
     learning_rate_decay: Literal["none", "linear"] = "none"
-    """Step sizes stay constant, or fall linearly to zero over `num_steps`."""
-    constant_reward: float = 0.01
-    """Pos-Reward NSQ: what every step is worth; over an endless life these sum to 1."""
-    num_skills: int = 5
-    """DIAYN: how many skills are learnt."""
+    """Keep learning rates constant, or let them fall linearly to 0 over `num_steps`."""
+    constant_reward: Positive = 0.01
+    """Pos-Reward NSQ: reward of every step; with gamma = 0.99 its discounted sum is at most 1."""
+    num_skills: SizeFromTwo = 5
+    """DIAYN: number of skills."""
     diayn_subtract_prior: bool = True
-    """DIAYN: reward log q(z | s') - log p(z), as published; else log q(z | s') as VISR's paper derives it."""
-    curiosity_size: int = 512
+    """DIAYN: reward log q(z | s') - log p(z) as published; otherwise log q(z | s') as in VISR's paper."""
+    curiosity_size: Size = 512
     """Curiosity: units of its features and of the layers of its models."""
     rainbow_recipe: Literal["hessel", "data-efficient"] = "hessel"
-    """Rainbow: settings of Hessel et al. (2018), or those of van Hasselt et al. (2019) for 100,000 steps."""
+    """Rainbow: settings of Hessel et al. (2018), or of van Hasselt et al. (2019) for 100,000 steps."""
 
     @property
     def task_size(self) -> int:
-        """Length of what psi is told to pursue: w, a one-hot skill, or a 1."""
+        """Length of psi's task input: w, a one-hot skill, or a 1."""
         return {"visr": self.num_features, "diayn": self.num_skills}.get(self.algorithm, 1)
 
     @property
@@ -207,82 +189,86 @@ class AgentConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How much, how often, how parallel."""
+    """Length of a run, batches, processes, devices, and how often it logs and saves."""
 
-    num_steps: int = 250_000_000
-    """Agent decisions in all, summed over environments; rounded up to whole rounds of unrolls."""
-    num_envs: int = 100
-    """Environments that act side by side."""
-    unroll_length: int = 40
-    """Steps per unroll; a new w is drawn for each."""
-    batch_size: int = 32
+    num_steps: CountFromOne = 250_000_000
+    """Total agent steps, summed over environments; rounded up to whole rounds of unrolls."""
+    num_envs: Size = 100
+    """Number of parallel environments."""
+    unroll_length: Size = 40
+    """Steps per unroll; every unroll has its own w."""
+    batch_size: Size = 32
     """Unrolls per update."""
-    seed: int = 0
-    """Fixes every random draw of the run."""
-    num_processes: int = 1
-    """Processes: one learns and acts for a group, the others act; results do not depend on it."""
-    num_actor_groups: int = 1
-    """Groups that the environments act in: one beside the learner, the others elsewhere; Ray's actors."""
+    seed: Count = 0
+    """Random seed; it fixes every random draw of the run."""
+    num_processes: Size = 1
+    """Processes: the first learns and acts, the others act; results do not depend on it."""
+    num_actor_groups: Size = 1
+    """Groups of environments; each acts in one process, or on a cluster in one Ray actor."""
     device: str = "auto"
-    """Where the networks live: cpu, cuda, cuda:1, ...; `auto` is a GPU where there is one."""
+    """Device of the networks: cpu, cuda, cuda:1, ...; `auto`: a GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the image torsos' products; `auto` is bfloat16 where the hardware has it."""
+    """Number format inside image torsos; `auto`: bfloat16 if the hardware has it."""
     channels_last: bool = True
-    """Keep images as rows of pixels rather than planes of channels: the same numbers, sooner."""
-    micro_batch: int = 0
-    """Unrolls that pass through the networks at a time; gradients are summed. 0 is the whole batch."""
-    num_threads: int = 1
-    """Threads inside one operation: 1 suits small networks; 0 takes all cores, as image torsos like it."""
-    num_rewarded_envs: int = 0
-    """How many of them see rewards, act with the w of a running regression and feed no learner."""
-    rewarded_window: int = 100_000
-    """Steps of the rewarded environments that the running regression remembers."""
-    log_every: int = 100_000
+    """Memory layout of images: the channels of a pixel side by side, which is faster."""
+    micro_batch: SizeOrZero = 0
+    """Unrolls per forward and backward pass; their gradients are summed. 0: the whole batch."""
+    num_threads: SizeOrZero = 1
+    """Threads per operation; 1 is fastest for small networks, 0 uses all cores (for image torsos)."""
+    num_rewarded_envs: SizeOrZero = 0
+    """Environments used for evaluation only: they see rewards and act on a running regression of w."""
+    rewarded_window: Size = 100_000
+    """Most recent steps of the rewarded environments that the running regression uses."""
+    log_every: CountFromOne = 100_000
     """Steps between rows of metrics."""
-    checkpoint_every: int = 2_000_000
+    checkpoint_every: CountFromOne = 2_000_000
     """Steps between checkpoints; the last two are kept."""
-    evaluate_every: int = 2_000_000
-    """Steps between exact evaluations, where the environment permits them (grid worlds)."""
+    evaluate_every: CountFromOne = 2_000_000
+    """Steps between exact evaluations (grid worlds only)."""
     on_trouble: Literal["stop", "warn"] = "stop"
-    """What to do when phi has collapsed, psi is dead or explodes; NaN and infinities always stop a run."""
+    """What to do if phi collapses or psi is dead or explodes; NaN and inf always stop a run."""
 
 
 @dataclass(frozen=True)
 class InferenceConfig:
-    """How a reward becomes a task."""
+    """How w is inferred from rewards."""
 
     centred: bool = False
-    """Take the means out of phi and r first, so that a constant offset of the reward is no part of w."""
-    ridge: float = 0.0
-    """Ridge penalty, relative to the mean of phi's second moments; 0 is plain least squares, the paper's."""
+    """Subtract the means of phi and r first, so that a constant offset of the reward does not change w."""
+    ridge: Amount = 0.0
+    """Ridge penalty, relative to the mean of phi's second moments; 0 for least squares (paper)."""
     whitened: bool = False
-    """Make the features uncorrelated and alike in size first, and take the coefficients there as w."""
+    """Whiten the features first, and use the coefficients of the whitened features as w."""
     clip_rewards: bool = True
-    """Fit an environment's rewards clipped to [-1, 1], as the paper did; scores are never clipped."""
-    recorded_steps: int = 100_000
-    """Reward-free steps that a finished run keeps, where observations are small; 0 keeps none."""
+    """Fit the environment's rewards clipped to [-1, 1], as in the paper; scores are never clipped."""
+    recorded_steps: Count = 100_000
+    """Reward-free steps saved with a finished run if observations are small; 0 saves none."""
 
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """How `--cluster` shares out the work; every group of environments is an actor, a process of its own."""
+    """How `--cluster` divides the work; each group of environments is one actor process."""
 
-    max_staleness: int = 0
-    """Updates by which weights may be outdated when their unroll is learnt from; 0 goes in rounds."""
-    publish_every: int = 1
-    """Updates between publications of the weights; rounds publish when they end."""
-    unroll_timeout: float = 300.0
+    max_staleness: SizeOrZero = 0
+    """Updates that the weights behind an unroll may lag when it is learnt from; 0: act and learn in turns."""
+    publish_every: Size = 1
+    """Updates between publications of the weights; with max_staleness 0, at the end of each round."""
+    unroll_timeout: Positive = 300.0
     """Seconds after which an actor that has not finished its unroll is replaced."""
-    cpus_per_actor: float = 1.0
-    """CPUs that an actor asks for."""
-    gpus_per_actor: float = 0.0
-    """GPUs that an actor asks for; a share lets several use one."""
-    num_learners: int = 1
-    """Learners that share every batch and add up their gradients."""
-    cpus_per_learner: float = 1.0
-    """CPUs that a learner asks for; with `num_threads` = 0 also its threads."""
-    gpus_per_learner: float = 0.0
-    """GPUs that a learner asks for."""
+    cpus_per_actor: Resource = 1.0
+    """CPUs that each actor reserves."""
+    gpus_per_actor: Resource = 0.0
+    """GPUs that each actor reserves; with a fraction, several share one."""
+    num_learners: Size = 1
+    """Number of learners; they share every batch and sum their gradients."""
+    cpus_per_learner: Resource = 1.0
+    """CPUs that each learner reserves; if `num_threads` is 0, also its threads."""
+    gpus_per_learner: Resource = 0.0
+    """GPUs that each learner reserves."""
+
+
+RESOURCES = ("cpus_per_actor", "gpus_per_actor", "cpus_per_learner", "gpus_per_learner")
+"""Settings that only reserve resources of a cluster."""
 
 
 @dataclass(frozen=True)
@@ -300,54 +286,66 @@ class RunConfig:
     inference: InferenceConfig = field(default_factory=InferenceConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
+    @property
+    def is_grid(self) -> bool:
+        """Whether the environment is the grid world."""
+        return self.env == GRID
+
+    @property
+    def is_atari(self) -> bool:
+        """Whether the environment is an Atari game."""
+        return self.env.startswith(ATARI)
+
+    @property
+    def life_loss_terminates(self) -> bool:
+        """Whether a lost life ends the return in training."""
+        return self.is_atari and self.atari.zero_discount_on_life_loss
+
+
+SECTIONS = tuple(f.name for f in fields(RunConfig) if f.name != "env")
+
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """`visr finetune`: RL on the true reward, from a pre-trained psi or from scratch."""
+    """`visr finetune`: RL on the true reward, from the pre-trained psi or from scratch."""
 
-    num_steps: int = 100_000
-    """Rewarded steps in all, rounded up to whole unrolls of all environments."""
+    num_steps: CountFromOne = 100_000
+    """Total rewarded steps, rounded up to whole unrolls of all environments."""
     from_scratch: bool = False
-    """Begin with fresh weights instead of the run's: the same learner without pre-training."""
-    num_envs: int = 8
-    """Environments that act side by side."""
-    unroll_length: int = 20
+    """Start with new weights instead of the run's: the same learner without pre-training."""
+    num_envs: Size = 8
+    """Number of parallel environments."""
+    unroll_length: Size = 20
     """Steps per unroll."""
-    batch_size: int = 8
-    """Unrolls per update, drawn from all that are remembered."""
-    updates_per_round: int = 32
-    """Updates after every unroll of all environments."""
-    replay_steps: int = 100_000
-    """Steps that are remembered."""
-    n_step: int = 3
+    batch_size: Size = 8
+    """Unrolls per update, drawn from the replay buffer."""
+    updates_per_round: CountFromOne = 32
+    """Updates after each round, one unroll of every environment."""
+    replay_steps: CountFromOne = 100_000
+    """Capacity of the replay buffer, in steps."""
+    n_step: CountFromOne = 3
     """Length of the n-step return."""
-    learning_rate: float = 2.5e-4
-    """Adam's step size."""
-    target_period: int = 200
+    learning_rate: Positive = 2.5e-4
+    """Adam's learning rate."""
+    target_period: CountFromOne = 200
     """Updates between copies into the target network."""
-    epsilon: float = 0.05
-    """Probability of a random action."""
-    sweep_steps: int = 0
-    """Steps at first that pursue new random tasks, as in pre-training: varied experience to learn from."""
-    gpi_steps: int = 10_000
-    """Steps at first that act by GPI over w and the run's saved tasks, with psi as pre-trained."""
-    exploration_steps: int = 10_000
+    epsilon: Fraction = 0.05
+    """Probability of a uniformly random action."""
+    sweep_steps: Count = 0
+    """Initial steps that pursue random tasks as in pre-training, for varied experience."""
+    gpi_steps: Count = 10_000
+    """Initial steps that act by GPI over w and the run's saved tasks, with psi as pre-trained."""
+    exploration_steps: Count = 10_000
     """From scratch: steps over which epsilon falls from 1."""
-    free_steps: int = 0
-    """Reward-free steps of the pre-trained agent to learn from as well, worth what a model says."""
-    free_epsilon: float = 0.9
-    """In these, and in the sweep, every round of unrolls draws its epsilon anew, up to this."""
-    free_share: float = 0.5
-    """Of every batch, the share that is such steps."""
-    free_updates: int = 6_000
-    """Updates on such steps alone, once a reward is known and before Q acts."""
-    checkpoint_every: int = 20_000
+    free_steps: Count = 0
+    """Extra reward-free steps of the pre-trained agent, labelled by a learned reward model (0: none)."""
+    free_epsilon: Fraction = 0.9
+    """Largest epsilon of the extra and the sweep steps; every round of unrolls draws its own."""
+    free_share: Fraction = 0.5
+    """Share of every batch that is extra steps."""
+    free_updates: Count = 6_000
+    """Updates on the extra steps only, after the first reward and before Q acts."""
+    checkpoint_every: CountFromOne = 20_000
     """Steps between checkpoints; the last two are kept."""
-    seed: int = 0
-    """Decides all random draws."""
-
-
-SECTIONS = ("grid", "atari", "minatar", "gym", "agent", "training", "inference", "cluster")
-
-RESOURCES = ("cpus_per_actor", "gpus_per_actor", "cpus_per_learner", "gpus_per_learner")
-"""Fields that only say how much of a cluster its processes ask for."""
+    seed: Count = 0
+    """Random seed; it fixes every random draw."""

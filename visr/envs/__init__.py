@@ -11,7 +11,7 @@ import gymnasium
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from visr import atari_games
-from visr.config import ATARI, GRID, MINATAR
+from visr.config import GRID, MINATAR
 from visr.envs import modules
 from visr.envs.atari import AtariGames, unknown
 from visr.envs.grid.env import GridVectorEnv
@@ -72,7 +72,7 @@ def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> Vecto
         env = GridVectorEnv(world, num_envs, max_episode_steps=config.grid.max_episode_steps)
     elif config.env.startswith(MINATAR):
         env = MinAtarGames(config.minatar, config.env, num_envs)
-    elif config.env.startswith(ATARI):
+    elif config.is_atari:
         env = AtariGames(config.atari, config.env, num_envs, config.training.num_threads)
     else:
         env = _from_gymnasium(config, num_envs)
@@ -84,7 +84,7 @@ def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> Vecto
 
 def exact_model(config: RunConfig) -> GridWorld | None:
     """The transition table behind the environment, where it is known: only the grid's is."""
-    return GridWorld.from_config(config.grid) if config.env == GRID else None
+    return GridWorld.from_config(config.grid) if config.is_grid else None
 
 
 def space_codec(config: RunConfig) -> SpaceCodec:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from visr.agents.base import Values
 from visr.agents.visr import Visr, draw_policies
-from visr.config import GRID, RunConfig
+from visr.config import RunConfig
 from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
@@ -50,7 +50,7 @@ class Evaluator:
         cls, config: RunConfig, gamma: float = dynamic_programming.GAMMA
     ) -> Evaluator | None:
         """An evaluator where the environment has an exact MDP, else None."""
-        return cls(config, gamma) if config.env == GRID else None
+        return cls(config, gamma) if config.is_grid else None
 
     def scores(self, agent: Visr) -> dict[str, float]:
         """Per family: w's own policy, GPI over w and sampled neighbours, exact planning on phi . w."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from visr.agents.visr import Visr
-from visr.config import GRID, RunConfig
+from visr.config import RunConfig
 from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
 from visr.evaluation import grid_benchmark, two_phase
@@ -18,7 +18,7 @@ from visr.storage.records.task import Task
 def worth(agent: Visr, config: RunConfig, task: Task) -> ExactScore | EpisodeScore:
     """What w's own policy is worth: exactly on the grid, by 30 whole episodes elsewhere."""
     agent = agent.requires_grad_(False)
-    if config.env == GRID:
+    if config.is_grid:
         world = GridWorld.from_config(config.grid)
         result = grid_benchmark.evaluate(agent, world, task, dynamic_programming.GAMMA, gpi=False)
         return ExactScore(result.fraction_of_optimal, result.value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from visr.config import GRID, FinetuneConfig, RunConfig
+from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.storage.records.finetuning import REMEDY, FinetunePlan
 from visr.storage.records.task import Task
@@ -47,12 +47,12 @@ def is_alike(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
 
 def require_reward(config: RunConfig, task: Task) -> None:
     """On the grid the task itself must carry one, of this world."""
-    if config.env == GRID and task.reward is None:
+    if config.is_grid and task.reward is None:
         raise UserError(
             f"The task `{task.name}` carries no reward to learn from; infer it from one of the grid's own."
         )
     num_cells = config.grid.height * config.grid.width
-    if config.env == GRID and task.reward is not None and len(task.reward) != num_cells:
+    if config.is_grid and task.reward is not None and len(task.reward) != num_cells:
         raise UserError(
             f"The task `{task.name}` has a reward over {len(task.reward)} states and this world has "
             f"{num_cells}; infer it with this run."

@@ -12,7 +12,7 @@ import torch
 from visr import config as configuration
 from visr import envs
 from visr.agents.visr import Visr
-from visr.config import GRID, FinetuneConfig, RunConfig
+from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.finetuning.driving import Reports, reports_in, restore_replay, rounds, save, stopped_at
 from visr.finetuning.evaluation import result, worth
@@ -121,7 +121,7 @@ def initial_agent(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> V
 
 
 def _tuner(agent: Visr, config: RunConfig, plan: Plan, pretrained: Visr | None = None) -> FineTuner:
-    reward = plan.task.reward if config.env == GRID else None
+    reward = plan.task.reward if config.is_grid else None
     psi = None if pretrained is None else pretrained.psi
     return FineTuner(agent, config, plan.settings, plan.task.w, plan.saved, reward, psi)
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visr import envs
-from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.config import MINATAR, RunConfig
 from visr.envs.atari import AtariGames
 from visr.envs.grid.world import GridWorld
 from visr.envs.gym import spread_seeds
@@ -120,11 +120,11 @@ class Drawing:
 
 def screen(config: RunConfig) -> Screen:
     """Whatever shows this environment best."""
-    if config.env.startswith(ATARI):
+    if config.is_atari:
         return ColourTwin(config)
     if config.env.startswith(MINATAR):
         return Drawing(_planes)
-    if config.env == GRID:
+    if config.is_grid:
         return Drawing(functools.partial(_grid, GridWorld.from_config(config.grid)))
     return RenderedTwin(config)
 

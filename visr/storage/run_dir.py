@@ -127,8 +127,8 @@ class RunDir:
             return False
         return all(p == self._lock or p.name.endswith(".partial") for p in self.path.iterdir())
 
-    def remove_stillborn(self) -> None:
-        """Take back `create` when nothing could be saved after it."""
+    def remove_incomplete(self) -> None:
+        """Undo `create` if the first checkpoint could not be saved."""
         with contextlib.suppress(OSError):
             self.config_file.unlink()
             for partial in self._checkpoints.glob("*"):

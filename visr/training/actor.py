@@ -14,15 +14,10 @@ from torch import Tensor
 
 from visr.agents.registry import draw_tasks
 from visr.agents.visr import draw_policies
-from visr.config import ATARI, RunConfig
+from visr.config import RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.ops.rng import derived
 from visr.types import Unroll
-
-
-def life_loss_terminates(config: RunConfig) -> bool:
-    """Whether the discount is 0 where a life is lost, though the Atari episode continues."""
-    return config.env.startswith(ATARI) and config.atari.zero_discount_on_life_loss
 
 
 def _tensors(network: SuccessorFeatures) -> Iterator[Tensor]:
@@ -36,7 +31,7 @@ class Actor:
         self, config: RunConfig, env: VectorEnv, psi: SuccessorFeatures, seed: int
     ) -> None:
         self._config, self.env, self._seed = config, env, seed
-        self._life_loss_terminates = life_loss_terminates(config)
+        self._life_loss_terminates = config.life_loss_terminates
         self.psi = copy.deepcopy(psi).requires_grad_(False)
         self._device = next(self.psi.parameters()).device
         self._generator = torch.Generator().manual_seed(seed)

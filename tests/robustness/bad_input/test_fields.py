@@ -19,9 +19,9 @@ FIELDS = [
     field.name
     for section in configuration.SECTIONS
     for field in dataclasses.fields(getattr(RunConfig(), section))
-    if field.type in ("int", "float")
+    if type(field.default) in (int, float)
 ]
-FINETUNE = [f.name for f in dataclasses.fields(FinetuneConfig) if f.type in ("int", "float")]
+FINETUNE = [f.name for f in dataclasses.fields(FinetuneConfig) if type(f.default) in (int, float)]
 WORDS = ("nan", "inf", "-inf", "-1", "1e30", "9" * 400, "x", "", "1\n2", "0x10", "--", "1,5")
 VALUES: tuple[Any, ...] = (
     *(math.nan, math.inf, -math.inf, -1, -0.5, 10**19, 10**400, 10**5000, 1e300),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
 from visr import envs
-from visr.config import ATARI, RunConfig
+from visr.config import RunConfig
 
 
 class Games(VecEnv):
@@ -24,7 +24,7 @@ class Games(VecEnv):
         # One vector each, as a vector of many could not begin one game anew without moving the others.
         self._games: list[VectorEnv] = [envs.make_vec(config, 1) for _ in range(num_envs)]
         first = self._games[0]
-        self._mourns = config.env.startswith(ATARI) and config.atari.zero_discount_on_life_loss
+        self._life_loss_terminates = config.life_loss_terminates
         super().__init__(num_envs, first.single_observation_space, first.single_action_space)
         self._seed_of_all = config.training.seed
         self._running = np.zeros(num_envs)
@@ -55,7 +55,7 @@ class Games(VecEnv):
         observation, reward, terminated, truncated, told = game.step(np.array([action]))
         self._running[index] += reward[0]
         ended = bool(terminated[0] or truncated[0])
-        died = ended or bool(self._mourns and told["life_lost"][0])
+        died = ended or bool(self._life_loss_terminates and told["life_lost"][0])
         info: dict[str, Any] = {}
         if died:
             cut = bool(truncated[0] and not terminated[0])

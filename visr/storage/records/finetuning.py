@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from visr.config import GRID, Bound, FinetuneConfig
+from visr.config import Bound, FinetuneConfig
 from visr.storage import schema
 from visr.storage.files import read_json, write_json
 from visr.storage.run_dir import RunDir
@@ -95,10 +95,10 @@ class FinetuneResult:
         """Read finetuned.json."""
         content = read_json(run.finetuned)
         with schema.refusing(f"{run.finetuned} is damaged", REMEDY):
-            result, env = schema.read(cls, content), run.config().env
-            if result.env != env:
-                raise ValueError(f"it is of {result.env!r} and the run plays {env!r}")
-            kind = ExactScore if env == GRID else EpisodeScore
+            result, config = schema.read(cls, content), run.config()
+            if result.env != config.env:
+                raise ValueError(f"it is of {result.env!r} and the run plays {config.env!r}")
+            kind = ExactScore if config.is_grid else EpisodeScore
             if not isinstance(result.before, kind) or not isinstance(result.after, kind | None):
-                raise ValueError(f"its scores are not those of {env}")
+                raise ValueError(f"its scores are not those of {config.env}")
         return result

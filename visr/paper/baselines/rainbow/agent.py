@@ -16,7 +16,6 @@ from visr.paper.baselines.rainbow.learner import Learner
 from visr.paper.baselines.rainbow.memory import Memory
 from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
 from visr.training import devices
-from visr.training.actor import life_loss_terminates
 from visr.training.actor_pool import spec_of
 from visr.training.learner import within
 from visr.training.progress import Round
@@ -41,7 +40,7 @@ class Rainbow:
         self.config, self._seed = config, config.training.seed
         self._recipe = settings or recipe.of(config)
         self._env = envs.make_vec(config, 1)
-        self._life_loss_terminates = life_loss_terminates(config)
+        self._life_loss_terminates = config.life_loss_terminates
         self.learner = Learner(new_network(config, spec_of(self._env)), self._recipe)
         self._network = self.learner.network
         self._random = torch.Generator().manual_seed(derived(self._seed, 2))
