@@ -167,24 +167,24 @@ def _published(random: float | None, human: float | None) -> list[Published]:
 def _task(run: RunData, saved: SavedTask, file: str) -> Picture:
     task, found = saved.task, saved.evaluation
     assert task.reward is not None
-    if found is None:
-        return Picture(
-            file,
-            style.png(maps.reward_alone(style.plain(task.name, 26), task.reward, run.free)),
-            f"The true reward of the task {task.name} as a map.",
-            "The true reward of the task.",
+    heading = style.plain(task.name, 26 if found is None else 44)
+    alt = f"The true reward of the task {task.name}"
+    caption = "The true reward of the task."
+    if found is not None:
+        fraction = style.number(found.fraction_of_optimal)
+        heading = f"{heading}: {fraction} of optimal"
+        alt += (
+            ", the reward phi times w, both with the policy as arrows, and the value of the policy. "
+            f"Fraction of optimal: {fraction}"
         )
-    fraction = style.number(found.fraction_of_optimal)
-    heading = f"{style.plain(task.name)}: {fraction} of optimal"
-    return Picture(
-        file,
-        style.png(maps.policy(heading, task.reward, found, run.free)),
-        f"The true reward of the task {task.name} and the reward phi times w, both with the policy as "
-        f"arrows, and the value of the policy. Fraction of optimal: {fraction}.",
-        f"{fraction} of optimal: the value of the policy is {style.number(found.value)}, of a random policy "
-        f"{style.number(found.value_random)}, of an optimal policy {style.number(found.value_optimal)} "
-        f"(mean over start states, discount {found.gamma:g}, {'with' if found.gpi else 'without'} GPI).",
-    )
+        caption = (
+            f"{fraction} of optimal: the value of the policy is {style.number(found.value)}, of a random "
+            f"policy {style.number(found.value_random)}, of an optimal policy "
+            f"{style.number(found.value_optimal)} (mean over start states, discount {found.gamma:g}, "
+            f"{'with' if found.gpi else 'without'} GPI)."
+        )
+    png = style.png(maps.task(heading, task.reward, found, run.free))
+    return Picture(file, png, f"{alt}.", caption)
 
 
 def _file_names(tasks: tuple[SavedTask, ...]) -> list[str]:

@@ -77,32 +77,23 @@ def values(snapshot: GridSnapshot) -> Figure:
     return figure
 
 
-def policy(heading: str, reward: Floats, evaluation: Evaluation, free: Bools) -> Figure:
-    """True reward and phi . w, both under the policy's arrows, and the policy's value; each [S]."""
-    seen, worth = evaluation.represented_reward, evaluation.values
-    inside = free.ravel()
-    panels = (
-        ("True reward", reward, Scale.around_zero(reward[inside]), True),
-        ("Represented reward φ·w", seen, Scale.around_zero(seen[inside]), True),
-        ("Value of the policy", worth, Scale.from_least_to_most(worth[inside]), False),
-    )
-    figure, rows = _task_figure(heading, len(panels), free)
-    for axes, bar, (name, cells, scale, with_arrows) in zip(*rows, panels, strict=True):
+def task(heading: str, reward: Floats, evaluation: Evaluation | None, free: Bools) -> Figure:
+    """The true reward [S]; if evaluated, also phi . w, the policy as arrows and its value."""
+    panels = [("True reward", reward, Scale.around_zero(reward[free.ravel()]))]
+    if evaluation is not None:
+        represented, value = evaluation.represented_reward, evaluation.values
+        scale = Scale.around_zero(represented[free.ravel()])
+        panels.append(("Represented reward φ·w", represented, scale))
+        scale = Scale.from_least_to_most(value[free.ravel()])
+        panels.append(("Value of the policy", value, scale))
+    figure, every, bars = _task_figure(heading, len(panels), free)
+    for axes, bar, (name, cells, scale) in zip(every, bars, panels, strict=True):
         _map(axes, cells, free, scale)
         style.title(axes, name)
         _bar(figure, bar, scale)
-        if with_arrows:
+    if evaluation is not None:
+        for axes in every[:2]:
             _arrows(axes, evaluation.policy.reshape(free.shape), free)
-    return figure
-
-
-def reward_alone(heading: str, reward: Floats, free: Bools) -> Figure:
-    """The true reward [S] of a task without an evaluation."""
-    figure, ((axes,), (bar,)) = _task_figure(heading, 1, free)
-    scale = Scale.around_zero(reward[free.ravel()])
-    _map(axes, reward, free, scale)
-    style.title(axes, "True reward")
-    _bar(figure, bar, scale)
     return figure
 
 
@@ -131,9 +122,7 @@ def _sheet(
     return figure
 
 
-def _task_figure(
-    heading: str, panels: int, free: Bools
-) -> tuple[Figure, tuple[list[Axes], list[Axes]]]:
+def _task_figure(heading: str, panels: int, free: Bools) -> tuple[Figure, list[Axes], list[Axes]]:
     """Axes for a row of maps with a colour bar under each, under one heading; all sizes in inches."""
     edge, gap, above, below = 0.12, 0.2, 0.5, 0.34
     side = (style.WIDTH - 2 * edge - 2 * gap) / 3
@@ -146,7 +135,7 @@ def _task_figure(
         x = (edge + index * (side + gap)) / width
         maps.append(figure.add_axes((x, below / height, side / width, tall / height)))
         bars.append(figure.add_axes((x, 0.2 / height, side / width, 0.06 / height)))
-    return figure, (maps, bars)
+    return figure, maps, bars
 
 
 def _aspect(free: Bools) -> float:
