@@ -1,15 +1,16 @@
-"""What the pages under docs/ tell people to type works; every picture there has a command that draws it."""
+"""The commands, names, links and pictures of README.md and docs/ are correct."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
+import importlib
+import io
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,165 +21,216 @@ from visr.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-ALL_PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]
+ALL_PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *PAGES]
 
 NOT_RUN = {
     "pip install": "changes the machine",
     "ray up": "rents machines",
     "ray attach": "rents machines",
     "cd": "is typed on rented machines",
-    "make": "is what runs this test, or longer than it",
+    "make": "runs this test, or takes longer",
 }
-FEW = ["--num-steps", "64", "--num-envs", "4", "--batch-size", "2", "--unroll-length", "4"]
-"""Minutes, or an afternoon, cut to seconds."""
+TINY_TRAINING = shlex.split("--num-steps 64 --num-envs 4 --batch-size 2 --unroll-length 4")
+TINY_FINETUNING = shlex.split(
+    "--num-steps 40 --num-envs 2 --unroll-length 5 --batch-size 2 --updates-per-round 1 "
+    "--checkpoint-every 20"
+)
+TINY_FREE_STEPS = shlex.split("--free-steps 1000 --free-updates 2 --sweep-steps 20")
+
+Words = tuple[str, ...]
+
+
+# ---- commands in code blocks
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    text = page.read_text(encoding="utf-8")
-    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
-def typed(page: Path) -> Iterator[str]:
-    """Each command of a page's blocks, on one line and without its comment."""
-    for block in blocks(page, "sh"):
-        for line in block.replace("\\\n", " ").splitlines():
-            if words := shlex.split(line, comments=True):
-                yield shlex.join(words)
+def commands(page: Path) -> list[Words]:
+    """The words of each command in a page's shell blocks, without comments."""
+    lines = [line for b in blocks(page, "sh") for line in b.replace("\\\n", " ").splitlines()]
+    return [tuple(words) for line in lines if (words := shlex.split(line, comments=True))]
 
 
-def smaller(words: list[str]) -> list[str]:
-    verb, place = words[0], " ".join(words)
-    if verb == "pretrain" and "ALE/" in place:
-        rewarded = "0" if "--cluster" in words else "1"
-        rest = [
-            "--max-episode-frames",
-            "600",
-            "--num-threads",
-            "1",
-            "--num-rewarded-envs",
-            rewarded,
-        ]
-        return [*words, *FEW, *rest]
-    if verb == "pretrain" and "CartPole" in place:
-        return [*words, *FEW, "--recorded-steps", "500"]
-    if verb == "evaluate" and "MsPacman" in place:
-        return [*words, "--episodes", "1", "--rewarded-steps", "1200"]
-    if verb == "evaluate" and "cart" in place:
-        return [*words, "--episodes", "1"]
-    if verb == "finetune" and "--resume" not in words:
-        free = ["--free-steps", "1000", "--free-updates", "4", "--sweep-steps", "320"]
-        few = [*words, "--num-steps", "640", "--checkpoint-every", "320"]
-        return [*few, *free] if "--free-steps" in words else few
-    if verb == "reproduce" and words[1] == "grid":  # hours; tests/paper/reproduce run smaller plans
-        return [*words, "--dry-run"]
+def signature(words: Words) -> tuple[str, ...]:
+    """The verb, what it is applied to, its flags and the reward: equal for commands that do the same."""
+    plain = list(words)
+    for i, word in enumerate(words):
+        if word.startswith("--") and word not in ("--from-scratch", "--reward", "--json"):
+            plain[i + 1 : i + 2] = ["VALUE"] * len(plain[i + 1 : i + 2])
+    is_run = re.compile(r"runs/|RUN")
+    return tuple("RUN" if is_run.match(w) else w for w in plain if w != "VALUE")
+
+
+def distinct_commands(with_cluster: bool) -> list[Words]:
+    """`visr` commands of docs/ that neither the README nor an earlier page has in another wording."""
+    seen = {signature(words) for words in commands(ROOT / "README.md")}
+    found = []
+    for words in (words for page in PAGES for words in commands(page) if words[0] == "visr"):
+        if signature(words) not in seen and with_cluster == ("--cluster" in words):
+            seen.add(signature(words))
+            found.append(words)
+    return found
+
+
+def tiny(words: Words) -> list[str]:
+    """The same command with numbers so small that it takes seconds; plans are only printed."""
+    verb, *rest = words[1:]
     if verb == "reproduce":
-        return smaller_plan(words)
-    smallest = {
-        "play": ["--max-steps", "5"],
-        "explore": ["--skills", "2"],
-        "doctor": ["--steps", "50"],
-    }
-    return [*words, *smallest.get(verb, [])]
-
-
-def smaller_plan(words: list[str]) -> list[str]:
-    """The same with the one agent that learns nothing, one game and one seed; others test more."""
-    for option in ("--only", "--ways", "--seeds"):
-        words = without(option, words)
-    few = ["--only", "uniform", "--games", "breakout", "--seeds", "0"]
-    return [*words, *few, "--rewarded-steps", "300", "--trials", "1"]
-
-
-def without(option: str, words: list[str]) -> list[str]:
-    """The words but for an option and its values."""
-    if option not in words:
-        return words
-    start = words.index(option)
-    values = itertools.takewhile(lambda word: not word.startswith("--"), words[start + 1 :])
-    return [*words[:start], *words[start + 1 + len(list(values)) :]]
+        return [verb, *(w for w in rest if w != "--dry-run"), "--dry-run"]
+    rest = ["runs/wheels" + w.removeprefix("RUN") if w.startswith("RUN") else w for w in rest]
+    extra: list[str] = []
+    if "--resume" not in rest:
+        if verb == "pretrain" and "--cluster" in rest:
+            rest = ["visr/Grid-v0" if w.startswith("ALE/") else w for w in rest]
+            extra = ["--preset", "smoke", "--num-steps", "1280"]
+        elif verb == "pretrain":
+            extra = [*TINY_TRAINING, "--recorded-steps", "500"]
+        elif verb == "finetune":
+            extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]
+    if verb == "evaluate" and not any("pretrained:" in w for w in rest):
+        extra = ["--episodes", "1"]
+    if verb == "doctor":
+        extra = ["--steps", "50"]
+    return [verb, *rest, *extra]
 
 
 @pytest.fixture(scope="module")
-def scene(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
-    """What the pages assume: a run of the README, one of CartPole with tasks, data, results."""
-    place = tmp_path_factory.mktemp("docs")
-    shutil.copytree(trained, place / "runs/first")
-    (place / "results").symlink_to(ROOT / "results")
+def directory(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
+    """What the pages assume: runs of the grid and of CartPole, tasks, a dataset, a finished plan."""
+    path = tmp_path_factory.mktemp("docs")
+    shutil.copytree(trained, path / "runs/first")
+    (path / "results").symlink_to(ROOT / "results")
+    plan = "--only uniform --games breakout --seeds 0 --rewarded-steps 300 --trials 1".split()
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(place)
-        few = smaller(["pretrain", "CartPole-v1", "--out", "runs/wheels"])
-        assert main(few) == 0
+        patch.chdir(path)
+        assert main(tiny(("visr", "pretrain", "CartPole-v1", "--out", "runs/wheels"))) == 0
         for name, reward in (("a", "angle"), ("b", "position")):
-            words = ["infer", "runs/wheels", "--reward", reward, "--out", f"{name}.json"]
-            assert main(words) == 0
-        assert main(["reproduce", "minatar", "--only", "uniform", "--games", "breakout", "--seeds", "0",
-                     "--rewarded-steps", "300", "--trials", "1"]) == 0  # fmt: skip
-    random = np.random.default_rng(0)
-    observations = random.normal(size=(200, 4)).astype(np.float32)
-    np.savez(place / "data.npz", observations=observations, rewards=observations[:, 0])
-    return place
+            assert (
+                main(["infer", "runs/wheels", "--reward", reward, "--out", f"{name}.json"]) == 0
+            )
+        assert main(["reproduce", "minatar", *plan]) == 0
+    observations = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    np.savez(path / "data.npz", observations=observations, rewards=observations[:, 0])
+    return path
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_commands_of_a_page_run(page: Path, scene: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(scene)
-    for line in typed(page):
-        program, *words = shlex.split(line.replace("RUN", "runs/wheels"))
-        if program == "visr":
-            if words[0] == "explore" and "--export" not in words:
-                continue  # it serves until it is stopped; tests/explorer talk to it
-            assert main(smaller(words)) == 0, line
-        elif program == "python":
-            script = words[:2] if words[0] == "-m" else words[:1]
-            known = said_by(*script, "--help")
-            assert [w for w in words if w.startswith("--") and w not in known] == [], line
-        else:
-            assert any(line.startswith(start) for start in NOT_RUN), line
-    for code in blocks(page, "python"):
+def test_commands_and_programs_of_the_pages_run(directory: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(directory)
+    for words in distinct_commands(with_cluster=False):
+        assert main(tiny(words)) == 0, shlex.join(words)
+    for code in (code for page in PAGES for code in blocks(page, "python")):
         done = subprocess.run([sys.executable, "-c", f"import visr\n{code}"], capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
 
 
-def said_by(*words: str) -> str:
-    command = [sys.executable, *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+@pytest.mark.ray
+def test_commands_that_start_ray_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    found = distinct_commands(with_cluster=True)
+    assert found
+    for words in found:
+        assert main(tiny(words)) == 0, shlex.join(words)
 
 
-def mentioned() -> list[str]:
-    """`visr verb --flag` in running text."""
-    text = "\n".join(page.read_text(encoding="utf-8") for page in ALL_PAGES)
-    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    found = re.findall(r"`(visr [a-z][^`]*)`", text)
-    return sorted({" ".join(command.split()) for command in found})
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_every_command_of_a_page_has_known_flags(page: Path):
+    for words in commands(page):
+        flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+        if words[0] == "visr":
+            known = help_of(*words[1:2], *(words[2:3] if words[1] == "task" else ()))
+        elif words[0] == "python":
+            path = words[2].replace(".", "/") + ".py" if words[1] == "-m" else words[1]
+            known = (ROOT / path).read_text()
+        else:
+            assert shlex.join(words).startswith(tuple(NOT_RUN)), shlex.join(words)
+            continue
+        assert [flag for flag in flags if flag not in known] == [], shlex.join(words)
 
 
-@pytest.mark.parametrize("command", mentioned())
-def test_what_the_text_mentions_exists(command: str, capsys: pytest.CaptureFixture[str]):
-    _, verb, *words = command.split()
-    if verb in cli.VERBS:
-        which = [w for w in words[:1] if w.isalpha() and w.islower()]  # as in `visr task mix`
-        with contextlib.suppress(SystemExit):
-            main([verb, *which, "--help"])
-        shown = capsys.readouterr().out
-        flags = [re.split(r"[=\]]", w)[0] for w in words if w.startswith("--")]
-        assert [flag for flag in flags if flag not in shown] == []
-    else:
-        assert verb in ("verb",), f"there is no verb {verb}"
+# ---- commands, names and files in sentences
+
+
+@cache
+def help_of(*words: str) -> str:
+    """What `visr WORDS --help` prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main([*words, "--help"])
+    return printed.getvalue()
+
+
+def text_of_all_pages() -> str:
+    return "\n".join(page.read_text() for page in ALL_PAGES)
+
+
+def test_commands_in_sentences_have_known_verbs_and_flags():
+    text = re.sub(r"```.*?```", "", text_of_all_pages(), flags=re.DOTALL)
+    found = {" ".join(c.split()) for c in re.findall(r"`(visr [a-z][^`]*)`", text)} - {"visr verb"}
+    for _, verb, *words in sorted(command.split() for command in found):
+        assert verb in cli.VERBS, f"there is no verb {verb}"
+        which = words[:1] if verb == "task" else []  # `visr task mix` has flags of its own
+        flags = [re.split(r"[=\]]", word)[0] for word in words if word.startswith("--")]
+        assert [f for f in flags if f not in help_of(verb, *which)] == [], f"visr {verb} {words}"
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_every_python_name_on_a_page_exists(page: Path):
+    names = set(re.findall(r"(?<![\w/.-])visr(?:\.[A-Za-z_]\w*)+", page.read_text()))
+    assert [name for name in sorted(names) if not exists(name)] == []
+
+
+def exists(name: str) -> bool:
+    """Whether `visr.x.y` is a module, or an attribute of a module or class."""
+    found = importlib.import_module("visr")
+    parts = name.split(".")
+    for i, part in enumerate(parts[1:], start=2):
+        if not hasattr(found, part):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(".".join(parts[:i]))
+        if not hasattr(found, part):
+            return part in getattr(found, "__annotations__", {}) and i == len(parts)
+        found = getattr(found, part)
+    return True
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_every_file_of_the_repository_named_on_a_page_exists(page: Path):
+    folders = "visr|tests|experiments|deploy|results|docs"
+    endings = "py|sh|yaml|csv|json|md"
+    paths = re.findall(rf"(?<![\w./-])((?:{folders})/[\w./-]*(?:/|\.(?:{endings})\b))", page.read_text())
+    known = [path for path in paths if not any(part.isupper() for part in re.split(r"[/.]", path))]
+    assert [path for path in sorted(set(known)) if not (ROOT / path).exists()] == []
+
+
+def test_every_test_named_on_a_page_exists():
+    names = set(re.findall(r"`(test_\w+)`", text_of_all_pages()))
+    sources = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in sorted(names) if f"def {name}(" not in sources] == []
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_every_link_of_a_page_leads_to_a_file_and_heading(page: Path):
+    for link in re.findall(r"\]\(([^):\s]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in headings}
 
 
 def test_every_picture_is_shown_and_has_a_command_that_draws_it():
     images = ROOT / "docs/images"
-    makers = dict(
-        re.findall(r"^\| `([\w.-]+\.png)` \| (.+) \|$", (images / "README.md").read_text(), re.M)
-    )
+    table = (images / "README.md").read_text()
+    makers = dict(re.findall(r"^\| `([\w.-]+\.png)` \| (.+) \|$", table, flags=re.MULTILINE))
     drawn = {path.name for path in images.glob("*.png")}
     assert makers.keys() == drawn
     assert [name for name, maker in makers.items() if "`" not in maker] == []
-    text = "".join(page.read_text(encoding="utf-8") for page in ALL_PAGES)
+    text = text_of_all_pages()
     assert [name for name in sorted(drawn) if f"images/{name}" not in text] == []
-
-
-@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
-def test_every_file_that_a_page_points_to_is_there(page: Path):
-    links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if not (page.parent / link).exists()] == []
