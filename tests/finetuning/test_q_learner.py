@@ -209,11 +209,11 @@ def test_nobody_takes_it_for_pre_training(
     assert main(["report", str(fine.path)]) == 0
     page = (fine.path / "report" / "index.html").read_text()
     assert "fine-tuned on one reward" in page
-    assert "What it was worth" in page
+    assert "Before and after fine-tuning" in page
     assert "after 320 rewarded steps" in page
     assert "8 unrolls of 20" in page
     assert "not finished" not in page
-    assert "gone from the run" not in page
+    assert "missing from the run" not in page
     assert (fine.path / "report" / "training.png").is_file()
     assert "finetune RUN --task" in re.sub("<.*?>", "", page)
     content = json.loads(fine.directory.finetuned.read_text())
