@@ -1,11 +1,11 @@
-# `make test` and `make demo` need nothing but Python 3.11 or newer: they set up .venv themselves.
+# `make test` and `make demo` need only Python 3.11 or newer: they create .venv.
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.set-up-at
 
-# The stamp holds the place where .venv was made. A virtual environment cannot be moved: if the place
-# is another one (or no set-up has finished yet), the rule below starts afresh.
+# The stamp holds the directory in which .venv was created. A virtual environment cannot be moved: if the
+# directory differs, or no set-up has finished yet, the rule below creates .venv again.
 ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 CLEAR := --clear
@@ -16,7 +16,7 @@ endif
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
-setup: $(STAMP) ## make .venv with everything pinned by constraints.txt (PYTHON=python3.12 picks the Python)
+setup: $(STAMP) ## create .venv with the versions of constraints.txt (PYTHON=python3.12 picks another Python)
 
 $(STAMP): pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
@@ -27,8 +27,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,explorer,export,minatar,video]"
 	@pwd -P > $@
 
-demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of it set-up)
-	@echo "Starting afresh: removing runs/demo, if an earlier demo left it."
+demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of them for the set-up)
+	@echo "Removing runs/demo of an earlier demo, if there is one."
 	rm -rf runs/demo
 	$(BIN)/visr pretrain visr/Grid-v0 --preset demo --out runs/demo
 	$(BIN)/visr infer runs/demo --reward boxes:7
@@ -39,7 +39,7 @@ demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a rep
 test: lint browser ## run the static checks, then every test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
-browser: ## find Chromium for the explorer's tests, or install it where apt and root permit
+browser: ## find Chromium for the explorer's tests, or install it with apt if run as root
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || { \
 	  [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
@@ -50,37 +50,37 @@ lint: $(STAMP) ## run the static checks only (ruff, pyright)
 	$(BIN)/ruff format --check
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 
-format: $(STAMP) ## rewrite the code in the house style
+format: $(STAMP) ## format the code with ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(STAMP) ## measure training speed on the grid world against the limit of its matrix products
+bench: $(STAMP) ## measure training speed on the grid world relative to its matrix products
 	$(BIN)/visr bench grid
 
-model: $(STAMP) ## pack a run as a model of the package: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
+model: $(STAMP) ## add a run to the package as a pre-trained model: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
 	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --preset "$(PRESET)" --about "$(ABOUT)" --precision "$(or $(PRECISION),float32)"
 
-soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while its processes are killed
+soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while killing its processes
 	$(BIN)/python experiments/cluster_soak.py --json runs/soak.json
 
 KILLS ?= 200
 SEED ?= 0
 MINUTES ?= 60
 
-torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), play 10,000 episodes, then train for an hour (MINUTES=)
+torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), damage files, play 10,000 episodes, train for an hour twice (MINUTES=)
 	$(BIN)/python -m tests.robustness.torture.kills --kills $(KILLS) --seed $(SEED)
 	$(BIN)/python -m tests.robustness.torture.damage --seed $(SEED)
 	$(BIN)/python -m tests.robustness.torture.episodes
 	$(BIN)/python -m tests.robustness.torture.soak --minutes $(MINUTES)
 	$(BIN)/python -m tests.robustness.torture.soak --minutes $(MINUTES) --env ALE/Breakout-v5 --preset atari-small
 
-fuzz: $(STAMP) ## feed 120,000 odd inputs to every parser and to the explorer's websocket (a few minutes)
+fuzz: $(STAMP) ## feed 120,000 malformed inputs to every parser and to the explorer's websocket (a few minutes)
 	$(BIN)/python -m tests.robustness.fuzz --inputs $(or $(INPUTS),120000) --seed $(or $(SEED),0)
 
 audit: $(STAMP) ## compare the pinned versions with published vulnerabilities (needs the network)
 	@$(BIN)/python -m pip install --quiet --quiet pip-audit
 	$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict --progress-spinner off
 
-clean: ## remove .venv, caches and builds; runs/ stays
+clean: ## remove .venv, caches and builds; keep runs/
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
 	find visr tests -name __pycache__ -type d -prune -exec rm -rf {} +

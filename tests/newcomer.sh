@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Somebody new: a fresh user with an empty home, no compiler on PATH, no git identity, nothing in the environment.
-# Clones this repository and runs the README's two commands. Needs root, to make the user:
-#     tests/newcomer.sh [NAME]        (as the user NAME, by default `newcomer`; made anew each time)
+# Clone this repository and run the README's two commands as a new user with an empty home, no compiler on PATH,
+# no git identity and an empty environment. Needs root, to create the user:
+#     tests/newcomer.sh [NAME]        (as the user NAME, by default `newcomer`; an existing one is deleted first)
 set -euo pipefail
 name=${1:-newcomer}
 source=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
@@ -11,7 +11,7 @@ userdel --remove "$name" 2>/dev/null || true
 useradd --create-home --shell /bin/bash "$name"
 home=$(getent passwd "$name" | cut -d: -f6)
 
-tools=$home/tools # all of /usr/bin but what compiles
+tools=$home/tools # /usr/bin without compilers
 mkdir "$tools"
 for tool in /usr/bin/*; do
   case $(basename "$tool") in
@@ -20,7 +20,7 @@ for tool in /usr/bin/*; do
   esac
 done
 
-bundle=$home/visr.bundle # the repository may lie where only root may look
+bundle=$home/visr.bundle # the repository may be readable by root only
 git -C "$source" bundle create --quiet "$bundle" HEAD "$(git -C "$source" branch --show-current)"
 chown -R "$name" "$home"
 
