@@ -389,7 +389,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence():
         answer = shell(["list", "rewards"], full.fileno())
     assert answer.returncode == 2
     assert answer.stderr == (
-        "visr: The system refuses the output: No space left on device; choose another place.\n"
+        "visr: Cannot access the output: No space left on device; choose another place.\n"
     )
 
 

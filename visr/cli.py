@@ -1,4 +1,4 @@
-"""The command line: one function per verb; each calls one library function."""
+"""The command line: finds the verb's module, runs it, and turns errors into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from visr.errors import UserError, one_line
 from visr.training.progress import Stopped
 
 VERBS = {
-    "pretrain": "learn without rewards in an environment",
-    "infer": "turn a reward into a task for a pre-trained run",
-    "finetune": "reinforcement learning on the true reward, from a pre-trained psi",
-    "evaluate": "measure what a task's policy is worth: exactly on the grid, by episodes elsewhere",
-    "play": "watch a task or a skill, or film it",
+    "pretrain": "train without rewards in an environment",
+    "infer": "turn a reward into a task w for a pre-trained run",
+    "finetune": "train further on the true reward, starting from a pre-trained psi",
+    "evaluate": "evaluate a task's policy: exactly on the grid, by episodes elsewhere",
+    "play": "play episodes of a task or a skill, or record a video",
     "task": "list, mix and compare tasks",
     "export": "write a task's policy as an ONNX file",
-    "reproduce": "run the paper's experiments, and ours beyond it, from a ledger",
-    "report": "draw a run, or tabulate many: figures and one HTML page",
-    "explore": "open a page on a run: paint rewards, watch tasks, compare skills",
-    "bench": "measure speed against the bare cost of the matrix products",
-    "doctor": "say whether an environment fits",
-    "list": "name environments, presets, rewards, models",
+    "reproduce": "run the paper's experiments, or ours beyond it",
+    "report": "figures and one HTML page from one run or from many",
+    "explore": "open a web page for a run: paint rewards, watch tasks, compare skills",
+    "bench": "measure training speed against the bare cost of the networks",
+    "doctor": "check whether an environment can be used",
+    "list": "list environments, presets, rewards or models",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 is success, 2 is input that cannot be used, 130 and 143 are clean stops."""
+    """Run one verb. Exit codes: 0 success, 2 bad input, 130 and 143 stopped by a signal, 1 otherwise."""
     args = list(sys.argv[1:] if arguments is None else arguments)
-    _occupy_closed_streams()
+    _open_closed_streams()
     try:
         code = _run(args)
         if sys.stdout is not None:
-            sys.stdout.flush()  # a reader who has gone or a full disk shows here, not at the very end
+            sys.stdout.flush()  # a closed pipe or a full disk raises here, not at interpreter exit
         return code
     except UserError as error:
         return _refuse(str(error))
@@ -46,31 +46,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say("Interrupted.")
         return 130
     except BrokenPipeError:
-        _abandon(sys.stdout)
+        _discard(sys.stdout)
         return 1
     except OSError as error:
-        _abandon(sys.stdout)
+        _discard(sys.stdout)
         reason = error.strerror or str(error)
         where = "the output" if error.filename is None else error.filename
-        return _refuse(f"The system refuses {where}: {reason}; choose another place.")
+        return _refuse(f"Cannot access {where}: {reason}; choose another place.")
     except (MemoryError, RuntimeError) as error:
-        if not _is_lack_of_memory(error):
+        if not _is_out_of_memory(error):
             raise
-        return _refuse("There is not enough memory for this here; ask for smaller sizes or counts.")
+        return _refuse("There is not enough memory; ask for smaller sizes or counts.")
 
 
-def _is_lack_of_memory(error: Exception) -> bool:
-    """Torch says it with a RuntimeError."""
+def _is_out_of_memory(error: Exception) -> bool:
+    """torch raises RuntimeError when it cannot allocate."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error)
 
 
-def _occupy_closed_streams() -> None:
-    """Give closed standard streams to nobody: else a run's file would get their number, and others' words."""
+def _open_closed_streams() -> None:
+    """Open /dev/null on closed standard streams, so that no run file gets descriptor 0, 1 or 2."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+            os.open(os.devnull, os.O_RDWR)  # open() takes the lowest free number: this one
     for name, number in (("stdout", 1), ("stderr", 2)):
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
@@ -82,15 +82,15 @@ def _refuse(text: str) -> int:
 
 
 def _say(sentence: str) -> None:
-    """To whoever listens; if nobody can, the exit code still tells."""
+    """Print on stderr; if that fails, the exit code is all that is left."""
     try:
         print(f"visr: {sentence}", file=sys.stderr, flush=True)
     except OSError:
-        _abandon(sys.stderr)
+        _discard(sys.stderr)
 
 
-def _abandon(stream: TextIO | None) -> None:
-    """Point a stream elsewhere, so that what it still holds does not complain when Python closes it."""
+def _discard(stream: TextIO | None) -> None:
+    """Point a stream at /dev/null, so that its buffered text raises no error when Python closes it."""
     if stream is None:
         return
     with contextlib.suppress(OSError, ValueError):
@@ -111,16 +111,16 @@ def _run(args: list[str]) -> int:
         import difflib
 
         near = difflib.get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean `visr {near[0]}`?" if near else "`visr --help` lists what there is."
+        hint = f"did you mean `visr {near[0]}`?" if near else "`visr --help` lists the commands."
         raise UserError(f"There is no command `{verb}`; {hint}")
     try:
         return _load(verb)(rest)
-    except SystemExit as stop:  # how the options' parser says that help has been given
+    except SystemExit as stop:  # tyro exits after printing help
         return int(stop.code or 0)
 
 
 def _load(verb: str) -> Callable[[list[str]], int]:
-    """Each verb lives in a module of its own, so that none pays for the imports of another."""
+    """Import the module of one verb only: importing all of them would take seconds."""
     import importlib
 
     module = "visr.paper.reproduce.command" if verb == "reproduce" else f"visr.commands.{verb}"
@@ -143,7 +143,7 @@ def _help() -> str:
 
 
 def _sentence(text: str) -> str:
-    """One line with a full stop; its first letter stays, for it may begin a path or a field's name."""
+    """One line that ends with a full stop; the first letter may belong to a path, so it stays."""
     line = one_line(text)
     return line if line.endswith((".", "?", "!")) else f"{line}."
 

@@ -14,6 +14,7 @@ import torch
 
 from visr import pretraining
 from visr.cluster import loop as cluster_loop
+from visr.cluster import session as session_module
 from visr.cluster.loop import ClusterLoop
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
@@ -121,6 +122,11 @@ def test_two_learners_that_split_batches_equal_one(tiny: Any):
             torch.testing.assert_close(
                 together.agent.state_dict()[name], mine, rtol=1e-4, atol=1e-6
             )
+
+
+def test_a_local_session_refuses_more_gpus_than_there_are():
+    with pytest.raises(UserError, match=r"ask for 99 GPUs.*--cluster auto"):
+        session_module._check_gpus(session_module.Needs(1, 99.0), "local")
 
 
 def test_two_learners_refuse_running_statistics(tiny: Any):

@@ -21,7 +21,7 @@ from visr.explorer import serve
     ("arguments", "words"),
     [
         (("nowhere",), "There is no run at nowhere"),
-        (("nowhere", "--export", "atlas.pdf"), "no name of an HTML file"),
+        (("nowhere", "--export", "atlas.pdf"), "not the name of an HTML file"),
         (("nowhere", "--skills", "3"), "--skills belongs to --export"),
         (("nowhere", "--export", "a.html", "--port", "1"), "--port belongs to serving"),
         (("nowhere", "--export", "a.html", "--skills", "1"), "skills = 1"),

@@ -26,6 +26,7 @@ from visr.errors import UserError
 from visr.finetuning import run as finetuning
 from visr.finetuning.q_learner import FineTuner
 from visr.storage.files import write_json
+from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
@@ -321,24 +322,22 @@ def test_the_command_line_fine_tunes_and_resumes(
 @pytest.mark.parametrize(
     ("before", "after", "is_worse"),
     [
-        ({"fraction_of_optimal": 0.9}, {"fraction_of_optimal": 0.4}, True),
-        ({"fraction_of_optimal": 0.9}, {"fraction_of_optimal": 0.895}, False),
-        ({"mean": 5.0, "standard_error": 0.3}, {"mean": 3.0, "standard_error": 0.4}, True),
-        ({"mean": 5.0, "standard_error": 0.3}, {"mean": 4.1, "standard_error": 0.4}, False),
-        ({"mean": 5.0, "standard_error": None}, {"mean": 5.0, "standard_error": None}, False),
+        (ExactScore(0.9, 1.0), ExactScore(0.4, 1.0), True),
+        (ExactScore(0.9, 1.0), ExactScore(0.895, 1.0), False),
+        (EpisodeScore(5.0, 0.3, None, ()), EpisodeScore(3.0, 0.4, None, ()), True),
+        (EpisodeScore(5.0, 0.3, None, ()), EpisodeScore(4.1, 0.4, None, ()), False),
+        (EpisodeScore(5.0, None, None, ()), EpisodeScore(5.0, None, None, ()), False),
     ],
 )
-def test_the_command_line_says_when_it_made_things_worse(
-    before: dict[str, Any],
-    after: dict[str, Any],
-    is_worse: bool,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+def test_the_command_line_says_when_the_score_is_lower_than_before(
+    before: Any, after: Any, is_worse: bool, tmp_path: Path
 ):
-    content = {"before": before, "after": after, "from_scratch": False, "num_steps": 9}
-    command.show({**content, "num_updates": 1, "env": "x", "task": "y"}, RunDir(tmp_path))
-    said = capsys.readouterr().err
-    assert ("It does worse than before" in said) == is_worse
+    counts: dict[str, Any] = {"num_steps": 9, "num_updates": 1, "seed": 0}
+    result = FinetuneResult(
+        env="x", task="y", from_scratch=False, before=before, after=after, **counts
+    )
+    said = " ".join(command.remarks(result, RunDir(tmp_path)))
+    assert ("lower than before" in said) == is_worse
     assert ("Next: visr play" in said) != is_worse
 
 

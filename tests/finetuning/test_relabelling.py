@@ -19,6 +19,7 @@ from visr.commands import finetune as command
 from visr.errors import UserError
 from visr.finetuning import run as finetuning
 from visr.finetuning.q_learner import FineTuner
+from visr.storage.records.finetuning import EpisodeScore, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.training.replay import Replay
@@ -191,7 +192,7 @@ def test_it_learns_more_from_the_same_rewarded_steps(
     assert after[0] > after[1] + 0.1
 
 
-def test_the_command_line_tells_how_well_rewards_were_foreseen(
+def test_the_command_line_says_how_well_rewards_were_predicted(
     trained: Path, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     task.save(tmp_path / "task.json")
@@ -201,18 +202,17 @@ def test_the_command_line_tells_how_well_rewards_were_foreseen(
     assert main([*arguments, "--out", str(tmp_path / "fine")]) == 0
     said = capsys.readouterr()
     assert "10,000 reward-free steps" in said.err
-    assert "foreseen" in said.err
+    assert "of the variance of new rewards" in said.err
 
 
-def test_the_command_line_says_when_no_reward_was_met(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    worth = {"mean": 0.0, "standard_error": 0.0}
-    content = {"before": worth, "after": worth, "from_scratch": True, "num_steps": 4_800}
-    more = {"num_updates": 0, "num_free_steps": 10_000, "reward_r_squared": None}
-    command.show({**content, **more, "env": "x", "task": "y"}, RunDir(tmp_path))
-    said = capsys.readouterr().err
-    assert said == "No reward was met in 4,800 steps, so nothing was learnt.\n"
+def test_the_command_line_says_when_there_was_no_reward(tmp_path: Path):
+    score = EpisodeScore(0.0, 0.0, None, ())
+    counts: dict[str, Any] = {"num_steps": 4_800, "num_updates": 0, "num_free_steps": 10_000}
+    result = FinetuneResult(
+        env="x", task="y", from_scratch=True, before=score, after=score, seed=0, **counts
+    )
+    said = command.remarks(result, RunDir(tmp_path))
+    assert said == ["There was no reward in 4,800 steps, so nothing was learnt."]
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_listing_on_the_command_line(trained: Path, tmp_path: Path):
         (("mix", "--out", "x.json"), "takes pairs"),
         (("mix", "east.json", "1", "north.json", "--out", "x.json"), "takes pairs"),
         (("mix", "east.json", "1"), "add --out C.json"),
-        (("mix", "east.json", "much", "--out", "x.json"), "'much' is no weight"),
+        (("mix", "east.json", "much", "--out", "x.json"), "'much' is not a weight"),
         (("mix", "east.json", "nan", "--out", "x.json"), "must be a number"),
         (("mix", "nobody.json", "1", "--out", "x.json"), "nobody.json"),
         (("mix", "east.json", "1", "west.json", "1", "--out", "x.json"), "cancel each other out"),

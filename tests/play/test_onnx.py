@@ -156,7 +156,7 @@ def test_exporting_on_the_command_line(pole: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("mine.json", "policy.pt"), "no name of an ONNX file"),
+        (("mine.json", "policy.pt"), "not the name of an ONNX file"),
         (("nobody", "policy.onnx"), "There is no task 'nobody'"),
         (("mine.json", "policy.onnx", "--seed", "-1"), "seed = -1"),
         (("mine.json", "policy.onnx", "--policy", "best"), "export --help"),

@@ -29,13 +29,13 @@ class Options:
     what: Annotated[Literal["grid", "minatar", "atari"], tyro.conf.Positional] = "grid"
     """What to measure."""
     preset: str | None = None
-    """Sizes of networks and batches (default: the preset named like WHAT)."""
+    """Sizes of networks and batches; by default the preset `grid`, `minatar` or `atari`."""
     seconds: float | None = None
-    """About how long to measure (default: grid 20, minatar 30, atari 300)."""
+    """About how long to measure; by default 20 (grid), 30 (minatar) or 300 (atari)."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None
-    """minatar, atari: which game (default: MinAtar/Breakout-v1, ALE/Pong-v5)."""
+    """minatar, atari: which game; by default MinAtar/Breakout-v1, ALE/Pong-v5."""
     num_envs: int | None = None
-    """atari: games side by side (default 32); best a divisor or a multiple of the batch size."""
+    """atari: games side by side, by default 32; best a divisor or a multiple of the batch size."""
     json: bool = False
     """Print the result as one JSON object."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
@@ -12,7 +11,7 @@ from visr.commands import evaluate_episodes, options, output
 from visr.config import BASELINES
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
-from visr.storage import pretrained_models
+from visr.storage import pretrained_models, task_store
 from visr.storage.files import write_json
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir, evaluation_of
@@ -89,7 +88,7 @@ def run(args: list[str]) -> int:
     if chosen.task is None:
         _show_families(loaded, chosen)
         return 0
-    path = task_file(loaded, chosen.task)
+    path = task_store.find(loaded.directory, chosen.task)
     gamma = dynamic_programming.GAMMA if chosen.gamma is None else chosen.gamma
     result = loaded.evaluate(Task.load(path), gamma=gamma, gpi=gpi)
     write_json(evaluation_of(path), result.to_dict())
@@ -110,16 +109,6 @@ def _is_baseline(run: str) -> bool:
 
 _OF_ADAPTING = ("rewarded_steps", "rewarded_episodes", "clip_rewards")
 _OF_TASKS = ("task", "gamma", "policy", *_OF_ADAPTING)
-
-
-def task_file(loaded: Run, task: str) -> Path:
-    saved = loaded.directory.task(task)
-    if saved.parent == loaded.directory.tasks and saved.is_file():
-        return saved
-    if Path(task).is_file():
-        return Path(task)
-    names = ", ".join(p.stem for p in loaded.directory.task_files()) or "none yet; see `visr infer`"
-    raise UserError(f"There is no task {task!r}: neither a file nor saved in the run ({names}).")
 
 
 def _show(result: Evaluation, as_json: bool) -> None:

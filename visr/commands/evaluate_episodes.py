@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from visr import config as configuration
 from visr.commands import options, output
 from visr.errors import UserError
+from visr.storage import task_store
 from visr.storage.files import write_json
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir, evaluation_of
@@ -52,11 +53,9 @@ def evaluate_baseline(chosen: Options) -> None:
 
 
 def _one_task(loaded: Run, chosen: Options, gpi: bool | None) -> None:
-    from visr.commands.evaluate import task_file
-
     phase_two = ("rewarded_steps", "rewarded_episodes", "clip_rewards")
     options.refuse(chosen, phase_two, "belongs to phase two, which takes no task")
-    path = task_file(loaded, chosen.task or "")
+    path = task_store.find(loaded.directory, chosen.task or "")
     given = counts(episodes=chosen.episodes, seed=chosen.seed)
     fields: dict[str, Any] = {"num_episodes": given.get("episodes"), "seed": given.get("seed")}
     known = {name: value for name, value in fields.items() if value is not None}

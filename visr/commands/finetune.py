@@ -1,4 +1,4 @@
-"""visr finetune: reinforcement learning on the true reward, from where pre-training ended."""
+"""visr finetune: train further on the true reward, starting from a pre-trained psi."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from visr.commands import options, output
 from visr.config import FinetuneConfig
 from visr.errors import UserError
-from visr.storage.files import read_json
+from visr.storage import schema, task_store
+from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
 from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
     from visr.storage.run_dir import RunDir
 
-_ALIKE = 0.01
-"""Of the optimum: less than that is no difference to speak of."""
+_SAME = 0.01
+"""Smaller differences of the fraction of optimal are not reported as a loss."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Train psi, read out at a task's w, on the reward itself; the result is a run of its own.
+    """Train psi . w on the reward itself, as Q values; the result is a run of its own.
 
     The reward is the environment's; on the grid, the one that the task was inferred from.
     """
@@ -33,96 +34,103 @@ class Options:
     run: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
     """Directory of a pre-trained run."""
     task: str | None = None
-    """A task's name in the run, or a task.json."""
+    """Name of a task in the run, or a task.json."""
     out: str | None = None
-    """Where to write; by default RUN/finetuned/TASK, or TASK-scratch."""
+    """Directory of the new run; by default RUN/finetuned/TASK, or TASK-scratch."""
     resume: str | None = None
-    """Go on with a fine-tuning that was stopped, instead of all the above."""
+    """Continue a fine-tuning that was stopped; takes no other options."""
     device: str = "auto"
-    """Where the networks live."""
+    """Device of the networks."""
     json: bool = False
     """Print the result as one JSON object."""
     settings: FinetuneConfig = field(default_factory=FinetuneConfig)
 
 
 def run(args: list[str]) -> int:
-    """Fine-tune, then compare before and after."""
+    """Fine-tune, then compare the scores before and after."""
     chosen = options.parse(Options, args, "finetune")
-    directory = _resumed(chosen) if chosen.resume is not None else _started(chosen)
-    content = read_json(directory.finetuned)
-    if chosen.json:
-        output.emit({**content, "run": str(directory.path)})
-    else:
-        show(content, directory)
+    with output.training_progress("fine-tuning") as observe:
+        if chosen.resume is not None:
+            _refuse_other_options(chosen)
+            from visr.finetuning import run as finetuning
+
+            directory = finetuning.resume(chosen.resume, observe)
+        else:
+            directory = _start(chosen, observe)
+    result = FinetuneResult.load(directory)
+    assert result.after is not None
+    start = "fresh weights" if result.from_scratch else "pre-trained psi at w"
+    kind = "fraction of optimal"
+    if isinstance(result.after, EpisodeScore):
+        kind = f"mean score, {len(result.after.scores)} episodes"
+    output.show(
+        {**schema.to_dict(result), "run": str(directory.path)},
+        chosen.json,
+        f"{result.env}, task {result.task}",
+        [
+            (start, _score(result.before)),
+            (f"after {result.num_steps:,} steps", _score(result.after)),
+        ],
+        header=("psi", kind),
+        path=directory.path,
+        remarks=remarks(result, directory),
+    )
     return 0
 
 
-def _started(chosen: Options) -> RunDir:
+def _start(chosen: Options, observe: output.Observer | None) -> RunDir:
     if chosen.run is None or chosen.task is None:
         raise UserError(
-            "Give a RUN and a --task; `visr infer RUN --reward ...` makes tasks, --resume goes on."
+            "Give a RUN and a --task (`visr infer RUN --reward ...` makes tasks), or --resume a run."
         )
     from visr import api
-    from visr.commands.evaluate import task_file
 
     loaded = api.load(chosen.run, device=chosen.device)
-    task = Task.load(task_file(loaded, chosen.task))
-    with output.training_progress("fine-tuning") as observe:
-        return loaded.finetune(
-            task,
-            name=Path(chosen.task).stem,
-            out=chosen.out,
-            observe=observe,
-            **dataclasses.asdict(chosen.settings),
-        ).directory
+    task = Task.load(task_store.find(loaded.directory, chosen.task))
+    settings = dataclasses.asdict(chosen.settings)
+    name = Path(chosen.task).stem
+    return loaded.finetune(task, name=name, out=chosen.out, observe=observe, **settings).directory
 
 
-def _resumed(chosen: Options) -> RunDir:
-    if (chosen.run, chosen.task, chosen.out, chosen.device) != (None, None, None, "auto") or (
-        chosen.settings != FinetuneConfig()
-    ):
+def _refuse_other_options(chosen: Options) -> None:
+    given = (chosen.run, chosen.task, chosen.out, chosen.device)
+    if given != (None, None, None, "auto") or chosen.settings != FinetuneConfig():
         raise UserError("--resume takes everything from the run; leave out the other options.")
-    from visr.finetuning import run as finetuning
-
-    with output.training_progress("fine-tuning") as observe:
-        return finetuning.resume(chosen.resume or "", observe)
 
 
-def show(content: dict[str, Any], directory: RunDir) -> None:
-    """What it was worth before and after, and what to do now."""
-    before, after = content["before"], content["after"]
-    start = "fresh weights" if content["from_scratch"] else "pre-trained psi at w"
-    rows = [(start, _score(before)), (f"after {content['num_steps']:,} steps", _score(after))]
-    kind = "fraction of optimal" if "fraction_of_optimal" in after else "mean score, 30 episodes"
-    output.table(f"{content['env']}, task {content['task']}", rows, header=("psi", kind))
-    print(directory.path)
-    if content["num_updates"] == 0:
-        output.say(f"No reward was met in {content['num_steps']:,} steps, so nothing was learnt.")
-        return
-    if content.get("reward_r_squared") is not None:
-        output.say(
-            f"Learnt from {content['num_free_steps']:,} reward-free steps besides; of new rewards' variance "
-            f"{content['reward_r_squared']:.0%} were foreseen."
+def remarks(result: FinetuneResult, directory: RunDir) -> list[str]:
+    """How well the reward model did, whether the score fell, and what to do next."""
+    if result.num_updates == 0:
+        return [f"There was no reward in {result.num_steps:,} steps, so nothing was learnt."]
+    lines = []
+    if result.reward_r_squared is not None:
+        lines.append(
+            f"{result.num_free_steps:,} reward-free steps were used as well; the reward model explained "
+            f"{result.reward_r_squared:.0%} of the variance of new rewards."
         )
-    if _is_worse(before, after):
-        output.say(
-            "It does worse than before: the first updates lead away from what psi knew. Fine-tune for more "
-            "--num-steps, or keep the task as it was inferred."
+    assert result.after is not None
+    if _is_worse(result.before, result.after):
+        lines.append(
+            "The score is lower than before: the first updates change what psi has learnt. Fine-tune for "
+            "more --num-steps, or keep the inferred task."
         )
     else:
-        output.say(f"Next: visr play {directory.path} --task task")
+        lines.append(f"Next: visr play {directory.path} --task task")
+    return lines
 
 
-def _is_worse(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """Beyond what chance explains, where chance had a part: by two standard errors of the difference."""
-    if "fraction_of_optimal" in after:
-        return after["fraction_of_optimal"] < before["fraction_of_optimal"] - _ALIKE
-    doubt = math.hypot(*(worth["standard_error"] or 0.0 for worth in (before, after)))
-    return after["mean"] < before["mean"] - 2 * doubt
+def _is_worse(before: ExactScore | EpisodeScore, after: ExactScore | EpisodeScore) -> bool:
+    """Lower by two standard errors of the difference; on the grid, by more than 0.01."""
+    if isinstance(before, EpisodeScore) and isinstance(after, EpisodeScore):
+        error = math.hypot(before.standard_error or 0.0, after.standard_error or 0.0)
+        return after.mean < before.mean - 2 * error
+    assert isinstance(before, ExactScore)
+    assert isinstance(after, ExactScore)
+    return after.fraction_of_optimal < before.fraction_of_optimal - _SAME
 
 
-def _score(worth: dict[str, Any]) -> str:
-    if "fraction_of_optimal" in worth:
-        return f"{worth['fraction_of_optimal']:.3f}"
-    error = worth["standard_error"]
-    return f"{worth['mean']:,.2f}" + (f" ± {error:,.2f}" if error is not None else "")
+def _score(score: ExactScore | EpisodeScore) -> str:
+    if isinstance(score, ExactScore):
+        return f"{score.fraction_of_optimal:.3f}"
+    error = score.standard_error
+    return f"{score.mean:,.2f}" + (f" ± {error:,.2f}" if error is not None else "")

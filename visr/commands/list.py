@@ -1,4 +1,4 @@
-"""visr list: what there is to choose from."""
+"""visr list: environments, presets, rewards and models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tyro
 from visr.commands import options, output
 
 _REWARDS = [
-    ("env", "the environment's own, met for 50 episodes or 100,000 steps"),
+    ("env", "the environment's own reward, collected for 50 episodes or 100,000 steps"),
     ("boxes:SEED", "two 4x4 boxes of +1 at random places, as in the authors' notebook"),
     ("goal:ROW,COL", "one cell of +1"),
     ("FILE.npy, FILE.csv", "any array over the cells"),
@@ -20,7 +20,7 @@ _REWARDS = [
 
 @dataclass(frozen=True)
 class Options:
-    """Name what can be chosen."""
+    """List what can be chosen."""
 
     what: Annotated[Literal["envs", "presets", "rewards", "models"], tyro.conf.Positional]
     """Which list."""

@@ -1,4 +1,4 @@
-"""Command lines from dataclasses (tyro), with errors as one sentence."""
+"""Parse command lines into dataclasses (tyro); an error is one sentence."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ import tyro
 from visr.errors import UserError
 
 T = TypeVar("T")
+MOST = 2**31 - 1
+"""The largest seed and count that every library takes."""
 
 
 def parse(kind: type[T], args: list[str], verb: str, default: T | None = None) -> T:
-    """The options of a verb; a mistake in them is a UserError instead of tyro's framed page."""
+    """The options of a verb; a mistake is a UserError instead of tyro's framed page."""
     page = io.StringIO()
     extra: dict[str, Any] = {} if default is None else {"default": default}
     try:
@@ -31,20 +33,28 @@ def parse(kind: type[T], args: list[str], verb: str, default: T | None = None) -
     except SystemExit as stop:
         if stop.code in (0, None):
             raise
-        raise UserError(_first_words(page.getvalue(), verb)) from None
+        raise UserError(_first_sentence(page.getvalue(), verb)) from None
 
 
 def refuse(chosen: object, names: tuple[str, ...], reason: str) -> None:
-    """An option that would do nothing is a mistake."""
+    """Refuse options that would have no effect here."""
     for name in names:
-        if getattr(chosen, name) is not getattr(type(chosen), name):  # not as by default
+        if getattr(chosen, name) is not getattr(type(chosen), name):  # not the default
             raise UserError(f"--{name.replace('_', '-')} {reason}; leave it out.")
 
 
-def _first_words(page: str, verb: str) -> str:
-    """What tyro complains of and what it would suggest, out of its framed page."""
+def check_range(chosen: object, names: tuple[str, ...], low: int, high: int = MOST) -> None:
+    """Refuse numbers outside of [low, high]; options that were not given are None."""
+    for name in names:
+        value = getattr(chosen, name)
+        if value is not None and not low <= value <= high:
+            raise UserError(f"{name} = {value} must lie between {low} and {high}.")
+
+
+def _first_sentence(page: str, verb: str) -> str:
+    """The first complaint on tyro's framed page, and the option that it suggests."""
     complaint, *others = _paragraphs(page) or ["the options could not be read"]
-    for python in (" Got errors:", "; use sys."):  # what follows speaks of Python
+    for python in (" Got errors:", "; use sys."):  # the rest is about Python
         complaint = complaint.partition(python)[0]
     hints = [text for text in others if text.startswith("Perhaps you")]
     meant = [option for text in hints for option in re.findall(r"--[\w-]+", text)]
@@ -55,7 +65,7 @@ def _first_words(page: str, verb: str) -> str:
 
 
 def _paragraphs(page: str) -> list[str]:
-    """The texts between the rules of a frame, without its title; rules are dashes where utf-8 is not."""
+    """The texts between the lines of a frame, without its title; without UTF-8 the lines are dashes."""
     paragraphs: list[list[str]] = [[]]
     for line in page.splitlines():
         text = line.strip(" │")

@@ -1,4 +1,4 @@
-"""What people and programs see: results on stdout, the rest on stderr, progress only on a terminal."""
+"""Results on stdout, everything else on stderr, progress only on a terminal."""
 
 from __future__ import annotations
 
@@ -17,32 +17,30 @@ if TYPE_CHECKING:
 
 
 _UNBROKEN = 10_000
-"""Columns of a file or a pipe: what reads them wants paths in one piece."""
+"""Width of a table that goes to a file or a pipe, so that paths are not broken."""
 
 
 def say(text: str) -> None:
-    """A remark for the person at the terminal."""
+    """Print one line on stderr."""
     print(one_line(text, _UNBROKEN), file=sys.stderr)
 
 
 def show(
     result: dict[str, Any],
     as_json: bool,
-    title: str,
-    rows: list[tuple[str, ...]],
+    title: str = "",
+    rows: Sequence[tuple[str, ...]] = (),
     header: tuple[str, ...] | None = None,
     *,
     path: Path | str | None = None,
     remarks: Sequence[str] = (),
 ) -> None:
-    """A command's result on stdout: one JSON object, or the same as a table and the path it was written to.
-
-    Remarks for a person go to stderr, and only with the table.
-    """
+    """Print a command's result: as one JSON object, or as a table, a path and, on stderr, remarks."""
     if as_json:
         emit(result)
         return
-    table(title, rows, header)
+    if rows:
+        table(title, rows, header)
     if path is not None:
         print(path)
     for remark in remarks:
@@ -50,12 +48,12 @@ def show(
 
 
 def emit(content: dict[str, Any]) -> None:
-    """One JSON object on stdout; JSON has no NaN and no infinity, so they become null."""
+    """Print one JSON object on stdout; NaN and infinity become null, because JSON has neither."""
     print(json.dumps(plain(content), allow_nan=False))
 
 
 def plain(value: Any) -> Any:
-    """Without NaN and infinities, which become None."""
+    """The same value with None for NaN and infinity."""
     if isinstance(value, dict):
         return {key: plain(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -63,8 +61,10 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] | None = None) -> None:
-    """A small table on stdout, in the user's own words; only a terminal's width may break its lines."""
+def table(
+    title: str, rows: Sequence[tuple[str, ...]], header: tuple[str, ...] | None = None
+) -> None:
+    """Print a small table on stdout; lines are broken only on a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -82,7 +82,7 @@ def table(title: str, rows: list[tuple[str, ...]], header: tuple[str, ...] | Non
 
 @contextlib.contextmanager
 def training_progress(label: str = "pre-training") -> Iterator[Observer | None]:
-    """A live line with steps/s, time left and the numbers that matter; None where nobody looks."""
+    """A progress bar with steps/s, time left and the main metrics; None when stderr is not a terminal."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""visr pretrain: the reward-free phase."""
+"""visr pretrain: training without rewards."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import tyro
 
@@ -16,15 +16,8 @@ from visr.config import (
     GRID,
     RESOURCES,
     SECTIONS,
-    AgentConfig,
-    AtariConfig,
     ClusterConfig,
-    GridConfig,
-    GymConfig,
-    InferenceConfig,
-    MinAtarConfig,
     RunConfig,
-    TrainingConfig,
     field_names,
     presets,
     trainable,
@@ -34,37 +27,29 @@ from visr.storage.run_dir import RunDir
 
 
 @dataclass(frozen=True)
-class Options:
-    """Learn phi and psi in an environment without looking at its rewards."""
+class Options(RunConfig):
+    """Train phi and psi in an environment without its rewards."""
 
     env: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="ENV")] = GRID
     """Environment id; `visr list envs` names some."""
     preset: str | None = None
-    """Where the defaults below come from; `visr list presets` names them."""
+    """Source of the defaults below; `visr list presets` names them."""
     out: str | None = None
     """Directory of the new run; by default a new one under runs/."""
     resume: str | None = None
-    """Go on with this run instead, to the same end as if it had never stopped."""
+    """Continue this run; the result is the same as without the interruption."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
     json: bool = False
     """Print the result as one JSON object."""
-    grid: GridConfig = field(default_factory=GridConfig)
-    atari: AtariConfig = field(default_factory=AtariConfig)
-    minatar: MinAtarConfig = field(default_factory=MinAtarConfig)
-    gym: GymConfig = field(default_factory=GymConfig)
-    agent: AgentConfig = field(default_factory=AgentConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    inference: InferenceConfig = field(default_factory=InferenceConfig)
-    cluster: ClusterConfig = field(default_factory=ClusterConfig)
 
 
 _HARMLESS = ("num_processes", "unroll_timeout", *RESOURCES)
-"""What may differ when a run is resumed: it does not change a result."""
+"""Settings that may differ when a run is resumed, because they do not change its result."""
 
 
 def run(args: list[str]) -> int:
-    """Train, say where the run is, and stop cleanly when asked to."""
+    """Train, and print where the run is and how good it is."""
     default = _defaults(args)
     chosen = options.parse(Options, args, "pretrain", default)
     if chosen.env != default.env:  # another environment has other defaults
@@ -74,7 +59,7 @@ def run(args: list[str]) -> int:
         _refuse_changes(default, chosen)
     config = trainable(_config(chosen))
     if chosen.where is None:
-        _refuse_idle_settings(config)
+        _refuse_cluster_settings(config)
     from visr import api, envs, pretraining
 
     if chosen.resume is None:
@@ -86,12 +71,13 @@ def run(args: list[str]) -> int:
         else:
             path = api.default_path(config) if chosen.out is None else chosen.out
             directory = pretraining.start(path, config, observe, chosen.where)
-    _show(directory, chosen.json)
+    result = _result(directory)
+    output.show(result, chosen.json, "pre-training finished", _rows(result, directory))
     return 0
 
 
 def _defaults(args: list[str], env: str = Options.env) -> Options:
-    """What holds where the command line is silent: the resumed run's choices, or a preset's."""
+    """Defaults of the options: those of the resumed run, of the preset, or of the environment."""
     resumed, preset = _value_of("--resume", args), _value_of("--preset", args)
     if resumed is not None:
         base = RunDir.open(resumed).config()
@@ -105,7 +91,7 @@ def _defaults(args: list[str], env: str = Options.env) -> Options:
 
 @contextlib.contextmanager
 def _quiet_threads() -> Iterator[None]:
-    """TensorBoard's thread hands us a refusing disk's error and prints it too; once is enough."""
+    """Do not print OSErrors of TensorBoard's thread: it also raises them in this one."""
     before = threading.excepthook
 
     def hook(arguments: threading.ExceptHookArgs) -> None:
@@ -133,52 +119,46 @@ def _config(chosen: Options) -> RunConfig:
 
 
 def _refuse_changes(before: Options, after: Options) -> None:
-    """A resumed run ends as it would have; only what cannot change its result may change."""
+    """Refuse to resume with settings that would change the result."""
     for name, section in {"env": "", **field_names()}.items():
         old, new = (getattr(o, section) if section else o for o in (before, after))
         if name not in _HARMLESS and getattr(old, name) != getattr(new, name):
             raise UserError(
                 f"{name} = {getattr(new, name)!r} differs from the run's {getattr(old, name)!r}; "
-                "--resume goes on with a run as it is, so start a new one with --out instead."
+                "--resume continues a run unchanged, so start a new one with --out instead."
             )
     if after.out is not None or after.preset is not None:
-        raise UserError("--resume names its run itself; leave out --out and --preset.")
+        raise UserError("--resume names the run already; leave out --out and --preset.")
 
 
-def _refuse_idle_settings(config: RunConfig) -> None:
-    """Without a cluster its settings would do nothing."""
+def _refuse_cluster_settings(config: RunConfig) -> None:
+    """Settings of a cluster have no effect without one."""
     for setting in dataclasses.fields(ClusterConfig):
         if (value := getattr(config.cluster, setting.name)) != setting.default:
             raise UserError(
-                f"{setting.name} = {value} has a meaning only on a cluster; add --cluster local, "
+                f"{setting.name} = {value} only has an effect on a cluster; add --cluster local, "
                 "or leave it out."
             )
 
 
-def _show(directory: RunDir, as_json: bool) -> None:
+def _result(directory: RunDir) -> dict[str, Any]:
     evaluation = directory.last_row(directory.evaluation)
     evaluation.pop("num_steps", None)
-    metrics = directory.last_row(directory.metrics)
+    metrics: dict[str, Any] = directory.last_row(directory.metrics)
     counts = {name: int(metrics[name]) for name in ("num_steps", "num_updates") if name in metrics}
-    result = {
-        "run": str(directory.path),
-        **metrics,
-        **counts,
-        "fraction_of_optimal": evaluation,
-    }
-    if as_json:
-        output.emit(result)
-        return
-    rows = [("run", str(directory.path))]
-    if "num_steps" in counts:
-        rows += [("steps", f"{counts['num_steps']:,}")]
-    if "intrinsic_reward" in metrics:
+    return {"run": str(directory.path), **metrics, **counts, "fraction_of_optimal": evaluation}
+
+
+def _rows(result: dict[str, Any], directory: RunDir) -> list[tuple[str, ...]]:
+    rows = [("run", result["run"])]
+    if "num_steps" in result:
+        rows.append(("steps", f"{result['num_steps']:,}"))
+    if "intrinsic_reward" in result:
         is_visr = directory.config().agent.algorithm == "visr"
         name = "phi(s').w" if is_visr else "intrinsic reward"
-        rows += [(name, f"{metrics['intrinsic_reward']:.3f}")]
-    rows += [
-        (f"fraction of optimal, {name}", f"{evaluation[name]:.3f}")
-        for name in ("span", "boxes", "goals")
-        if name in evaluation
-    ]
-    output.table("pre-training finished", rows)
+        rows.append((name, f"{result['intrinsic_reward']:.3f}"))
+    evaluation = result["fraction_of_optimal"]
+    for name in ("span", "boxes", "goals"):
+        if name in evaluation:
+            rows.append((f"fraction of optimal, {name}", f"{evaluation[name]:.3f}"))
+    return rows

@@ -24,13 +24,13 @@ class Options:
     """
 
     what: Annotated[Literal["list", "mix", "compare"], tyro.conf.Positional]
-    """Which."""
+    """What to do."""
     names: Annotated[tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="...")]
     """A run to list; files and weights to mix; files to compare."""
     out: str | None = None
-    """Where the mixture goes."""
+    """mix: the file to write."""
     name: str | None = None
-    """What to call the mixture."""
+    """mix: name of the new task."""
     json: bool = False
     """Print the result as one JSON object."""
 
@@ -47,25 +47,22 @@ def run(args: list[str]) -> int:
 def _list(chosen: Options) -> None:
     if len(chosen.names) != 1:
         raise UserError("`visr task list` takes one run.")
-    given = chosen.names[0]
-    run = (
-        RunDir(pretrained_models.workplace(given))
-        if pretrained_models.is_model(given)
-        else RunDir.open(given)
-    )
+    name = chosen.names[0]
+    is_model = pretrained_models.is_model(name)
+    run = RunDir(pretrained_models.workplace(name)) if is_model else RunDir.open(name)
     tasks = {path.stem: Task.load(path) for path in run.task_files()}
-    if chosen.json:
-        output.emit({"tasks": {name: task.to_dict() for name, task in tasks.items()}})
-        return
-    if not tasks:
-        output.say("No tasks yet; `visr infer` makes one.")
-        return
     rows = [
-        (name, task.name, task.method, f"{task.r_squared:.3f}", f"{task.num_rewarded:,}")
-        for name, task in tasks.items()
+        (stem, task.name, task.method, f"{task.r_squared:.3f}", f"{task.num_rewarded:,}")
+        for stem, task in tasks.items()
     ]
-    header = ("task", "reward", "method", "R^2", "rewarded steps")
-    output.table(f"tasks of {given}", rows, header=header)
+    output.show(
+        {"tasks": {stem: task.to_dict() for stem, task in tasks.items()}},
+        chosen.json,
+        f"tasks of {name}",
+        rows,
+        ("task", "reward", "method", "R^2", "rewarded steps"),
+        remarks=() if tasks else ["No tasks yet; `visr infer` makes one."],
+    )
 
 
 def _mix(chosen: Options) -> None:
@@ -75,19 +72,16 @@ def _mix(chosen: Options) -> None:
             "`visr task mix` takes pairs of a task.json and its weight: A.json 0.7 B.json 0.3."
         )
     if chosen.out is None:
-        raise UserError("A mixture needs a place: add --out C.json.")
+        raise UserError("The new task needs a file: add --out C.json.")
     parts = [
         (Task.load(file), _number(weight))
         for file, weight in zip(words[::2], words[1::2], strict=True)
     ]
-    task = mixing.mix(parts, chosen.name)
-    path = Path(chosen.out)
+    task, path = mixing.mix(parts, chosen.name), Path(chosen.out)
     task.save(path)
-    if chosen.json:
-        output.emit({**task.to_dict(), "file": str(path)})
-        return
     rows = [(f"cosine with {part.name}", f"{mixing.cosine(task, part):+.3f}") for part, _ in parts]
-    output.table(f"task: {task.name}", [*rows, ("task", str(path))])
+    rows.append(("task", str(path)))
+    output.show({**task.to_dict(), "file": str(path)}, chosen.json, f"task: {task.name}", rows)
 
 
 def _compare(chosen: Options) -> None:
@@ -95,14 +89,12 @@ def _compare(chosen: Options) -> None:
         raise UserError("`visr task compare` takes two or more task.json files.")
     tasks = {file: Task.load(file) for file in chosen.names}
     pairs = {a: {b: mixing.cosine(tasks[a], tasks[b]) for b in tasks} for a in tasks}
-    if chosen.json:
-        output.emit({"cosines": pairs})
-        return
     rows = [
         (Path(a).stem, *(f"{cosine:+.3f}" for cosine in row.values())) for a, row in pairs.items()
     ]
+    title = "1: the same task; 0: nothing in common; -1: opposites"
     header = ("cosine", *(Path(file).stem for file in tasks))
-    output.table("1: the same task; 0: nothing in common; -1: opposites", rows, header=header)
+    output.show({"cosines": pairs}, chosen.json, title, rows, header)
 
 
 def _number(text: str) -> float:
@@ -110,5 +102,5 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise UserError(
-            f"{text!r} is no weight; `visr task mix` takes A.json 0.7 B.json 0.3."
+            f"{text!r} is not a weight; `visr task mix` takes A.json 0.7 B.json 0.3."
         ) from None

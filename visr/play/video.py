@@ -73,6 +73,44 @@ def frames(
 _NOTHING = np.zeros((0, 0, 3), dtype=np.uint8)
 
 
+def play(
+    agent: Values,
+    config: RunConfig,
+    w: NDArray[np.floating],
+    name: str,
+    *,
+    video: Path | None = None,
+    num_episodes: int = 1,
+    max_steps: int = 4_500,
+    epsilon: float | None = None,
+    seed: int = 0,
+) -> list[Frame]:
+    """Play episodes with one task, and record them if `video` names a file; the last frame of each."""
+    rates = FRAMES_PER_SECOND.items()
+    rate = next((fps for prefix, fps in rates if config.env.startswith(prefix)), 15)
+    film = Film(video, rate, name) if video else None
+    ends: list[Frame] = []
+    try:
+        for frame in frames(
+            agent,
+            config,
+            w,
+            num_episodes=num_episodes,
+            max_steps=max_steps,
+            epsilon=config.agent.exploration if epsilon is None else epsilon,
+            seed=seed,
+            show=film is not None,
+        ):
+            if film:
+                film.add(frame)
+            if frame.is_last:
+                ends.append(frame)
+    finally:
+        if film:
+            film.close(keep=len(ends) == num_episodes)
+    return ends
+
+
 class Film:
     """An MP4 file that is there only when it is whole."""
 

@@ -26,6 +26,17 @@ def keep(task: Task, path: Path) -> Path:
     return path
 
 
+def find(run: RunDir, task: str) -> Path:
+    """The file of a task that is named by its name in the run or by a path."""
+    saved = run.task(task)
+    if saved.parent == run.tasks and saved.is_file():
+        return saved
+    if Path(task).is_file():
+        return Path(task)
+    names = ", ".join(path.stem for path in run.task_files()) or "none yet; see `visr infer`"
+    raise UserError(f"There is no task {task!r}: neither a file nor saved in the run ({names}).")
+
+
 def _is_free(path: Path, task: Task) -> bool:
     """Whether nothing is there, or an earlier task for the same reward."""
     if not path.exists():
