@@ -1,8 +1,8 @@
-"""What goes beyond the paper in one table: `demo` on grid worlds, one addition at a time, exact worth.
+"""Compare the additions to the paper one at a time: preset `demo` on grid worlds, exact fractions of optimal.
 
     python experiments/beyond.py runs/beyond --worlds grid four-rooms --seeds 0 1 2 --jobs 2
 
-trains whatever is missing (a directory per world, variant and seed), writes results/grid/beyond.csv, and
+trains the runs that are missing (one directory per world, variant and seed), writes results/grid/tables/beyond.csv, and
 prints means over seeds and the interquartile mean of boxes and goal cells with its interval.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 from visr.paper.suite import statistics
 from visr.storage.run_dir import RunDir
 
-# name -> command-line fields; each departs from the preset `demo` in one thing
+# name -> command-line fields; each changes one setting of the preset `demo`
 VARIANTS: dict[str, list[str]] = {
     "demo": [],
     "visited": ["--task-distribution", "visited"],
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--num-steps", type=int, default=2_000_000)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--out", type=Path, default=Path("results/grid/beyond.csv"))
+    parser.add_argument("--out", type=Path, default=Path("results/grid/tables/beyond.csv"))
     options = parser.parse_args()
     trials = [
         Trial(world, variant, seed)

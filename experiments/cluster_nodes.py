@@ -1,9 +1,10 @@
-"""The same learning on several nodes as on one machine? Several Ray nodes on this one, and a grid world.
+"""Compare training on several Ray nodes with training on one machine, on a grid world.
 
-    python experiments/cluster_nodes.py --seeds 0 1 2 --json results/cluster_nodes.json
+    python experiments/cluster_nodes.py --seeds 0 1 2 --json results/cluster/nodes.json
 
-Trains the preset `demo` alone, on 2 and 4 nodes in rounds, and on 2 and 4 nodes with actors that never
-wait for each other, and prints the exact fractions of optimal of each; runs that exist are kept.
+Trains the preset `demo` without Ray, on 2 and 4 nodes synchronously, and on 2 and 4 nodes
+asynchronously, and prints the exact fractions of optimal of each. All nodes are on this machine; existing
+runs are kept.
 """
 
 from __future__ import annotations

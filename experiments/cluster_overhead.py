@@ -1,4 +1,4 @@
-"""What Ray costs: one actor and one learner on Ray against the same loop in one process, on one core.
+"""Measure the overhead of Ray: one actor and one learner on Ray against the same loop in one process, on one core.
 
 python experiments/cluster_overhead.py --preset atari-small --seconds 90
 """

@@ -1,10 +1,10 @@
-"""A training run on a local Ray that is harmed all the time: does it end exact, whole and alone?
+"""Train on a local Ray while processes are killed, and check that the result is complete.
 
     python experiments/cluster_soak.py --num-steps 20480000 --kill-every 20 --json runs/soak.json
 
-Starts `visr pretrain --cluster local`, kills a random actor every so often and the learner once (SIGKILL,
-from outside), watches everybody's memory, and at the end looks for what should not be: other counts than
-were asked for, updates lost or counted twice, memory that grew, processes left over.
+Starts `visr pretrain --cluster local`, kills random actors at intervals and the learner once (SIGKILL), and
+records the memory of all processes. At the end it fails if counts differ from those requested, updates were
+lost or counted twice, memory grew, or processes are left over.
 """
 
 from __future__ import annotations

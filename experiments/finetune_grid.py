@@ -1,11 +1,11 @@
-"""Fine-tuning against the same learner from scratch on the grid: exact fractions of optimal over steps.
+"""Compare fine-tuning with the same learner from scratch on the grid: exact fractions of optimal over steps.
 
     python experiments/finetune_grid.py pretrained:grid --num-tasks 10 --num-steps 100000
     python experiments/finetune_grid.py pretrained:grid --num-tasks 10 --num-steps 20000 --free-steps 100000
 
-takes the first tasks of the two families that every grid run is judged by, infers each from its cells,
-learns on from psi and from scratch on as many rewarded steps, and writes results/grid/finetune.csv. With
---free-steps a fresh Q learns from so many reward-free ones besides.
+takes the first tasks of the families boxes and goals, infers each from its cells, trains from psi and from
+scratch on the same number of rewarded steps, and writes results/grid/tables/finetune.csv. With
+--free-steps a new Q also learns from that many reward-free steps.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> None:
     parser.add_argument("--free-steps", type=int, default=0)
     parser.add_argument("--updates-per-round", type=int, default=FinetuneConfig.updates_per_round)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("results/grid/finetune.csv"))
+    parser.add_argument("--out", type=Path, default=Path("results/grid/tables/finetune.csv"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     run = visr.load(options.run)

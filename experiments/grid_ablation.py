@@ -1,8 +1,8 @@
-"""What each choice of `grid-wide` is worth: its smaller sister `demo`, one choice changed at a time.
+"""Measure the effect of each setting of `grid-wide`: the smaller preset `demo` with one setting changed.
 
     python experiments/grid_ablation.py runs/ablation --num-steps 2000000 --num-processes 1 --jobs 2
 
-trains whatever is missing (a directory per variant), then writes results/grid/ablation.csv and
+trains the runs that are missing (one directory per variant), then writes results/grid/tables/ablation.csv and
 docs/images/ablation.png.
 """
 
@@ -21,7 +21,7 @@ from visr.config import presets
 from visr.storage.files import write_bytes
 from visr.storage.run_dir import RunDir
 
-# name -> command-line fields; each departs from the preset `demo` in one thing
+# name -> command-line fields; each changes one setting of the preset `demo`
 VARIANTS: dict[str, list[str]] = {
     "demo": [],
     "d = 5": ["--num-features", "5"],
@@ -89,7 +89,7 @@ def main() -> None:
     fixed = ["--num-processes", str(options.num_processes), "--num-steps", str(options.num_steps)]
     with ThreadPoolExecutor(options.jobs) as jobs:
         rows = list(jobs.map(lambda name: train(options.directory, name, fixed), VARIANTS))
-    table = Path("results/grid/ablation.csv")
+    table = Path("results/grid/tables/ablation.csv")
     table.parent.mkdir(parents=True, exist_ok=True)
     with open(table, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")

@@ -1,9 +1,9 @@
-"""The grid presets' numbers: several seeds of each, as one small table.
+"""Measure the grid presets with several seeds and write one table.
 
     python experiments/grid_quality.py runs/quality --presets grid grid-wide --seeds 0 1 2
 
-trains whatever is missing under the directory (a run that was stopped is resumed) and writes
-results/grid/quality.csv with every seed's exact fractions of optimal.
+trains the runs that are missing in the directory (a stopped run is resumed) and writes
+results/grid/tables/quality.csv with every seed's exact fractions of optimal.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FAMILIES = ("span", "boxes", "goals")
 
 
 def trained(path: Path, preset: str, seed: int, num_processes: int) -> RunDir:
-    """The finished run of that seed, trained or resumed if need be."""
+    """The finished run of this seed; trained or resumed if necessary."""
     if not path.exists():
         visr.pretrain(preset=preset, seed=seed, num_processes=num_processes, out=path)
     return visr.resume(path).directory
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["grid", "grid-wide"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--num-processes", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("results/grid/quality.csv"))
+    parser.add_argument("--out", type=Path, default=Path("results/grid/tables/quality.csv"))
     options = parser.parse_args()
     rows = []
     for preset in options.presets:

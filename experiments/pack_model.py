@@ -1,10 +1,10 @@
-"""A finished run becomes a model of the package: phi and psi, and a card with what they score.
+"""Add a finished run to the package as a pre-trained model: phi and psi, and a JSON file with its scores.
 
     python experiments/pack_model.py runs/plus --name grid --about "The 10 x 10 grid, ..."
     python experiments/pack_model.py runs/breakout --name minatar-breakout --precision float16
 
-The card's scores are measured on the weights as packed: exact fractions of optimal on the grid; elsewhere
-the paper's second phase (100,000 rewarded steps, 30 episodes each).
+Scores are measured on the packed weights: exact fractions of optimal on the grid; elsewhere the
+paper's second phase (100,000 rewarded steps, 30 episodes each).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Small environments: reward-free pre-training, 100,000 rewarded steps, every method's 30 episodes.
+"""Pre-train in small environments, collect 100,000 rewarded steps, and score every method by 30 episodes.
 
     python experiments/small_worlds.py runs/classic --envs CartPole-v1 Acrobot-v1 MountainCar-v0
     python experiments/small_worlds.py runs/minatar --envs MinAtar/Breakout-v1 MinAtar/Asterix-v1
 
-trains whatever is missing under the directory (a run that was stopped is resumed), and adds every seed's
-scores to results/small_worlds.csv, which keeps what it has for other environments and seeds.
+trains the runs that are missing in the directory (a stopped run is resumed), and adds every seed's
+scores to results/small_worlds/scores.csv, where rows of other environments and seeds stay.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--envs", nargs="+", required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--num-steps", type=int, default=2_000_000)
-    parser.add_argument("--out", type=Path, default=Path("results/small_worlds.csv"))
+    parser.add_argument("--out", type=Path, default=Path("results/small_worlds/scores.csv"))
     options = parser.parse_args()
     for seed in options.seeds:
         for env in options.envs:
