@@ -2,8 +2,9 @@
 
     python experiments/beyond.py runs/beyond --worlds grid four-rooms --seeds 0 1 2 --jobs 2
 
-trains the runs that are missing (one directory per world, variant and seed), writes results/grid/tables/beyond.csv, and
-prints means over seeds and the interquartile mean of boxes and goal cells with its interval.
+trains the runs that are missing (one directory per world, variant and seed), writes
+results/grid/tables/beyond.csv, and prints means over seeds and the interquartile mean of boxes and goal cells
+with its interval.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ VARIANTS: dict[str, list[str]] = {
 }
 WORLDS: dict[str, list[str]] = {
     "grid": [],
-    # docs/beyond.md, "Four rooms", says why the horizon is longer and the ridge small
+    # docs/results_beyond.md, "Four rooms", says why gamma is larger and the ridge smaller
     "four-rooms": [
         *("--layout", "four-rooms", "--height", "11", "--width", "11"),
         *("--gamma", "0.95", "--ridge", "0.03"),
@@ -52,14 +53,14 @@ Row = dict[str, float | str]
 
 @dataclass(frozen=True)
 class Trial:
-    """One line of the file."""
+    """One row of the table."""
 
     world: str
     variant: str
     seed: int
 
     def row(self, directory: Path, num_steps: int) -> Row:
-        """The last exact scores, of a run that is trained if need be."""
+        """The last exact scores of the run; trained if missing."""
         name = "".join(c if c.isalnum() else "-" for c in self.variant)
         path = directory / self.world / name / f"seed-{self.seed}"
         words = VARIANTS[self.variant]
@@ -71,12 +72,12 @@ class Trial:
             execute([executable, "-m", "visr.cli", "pretrain", *given], check=True)
         run = RunDir.open(path)
         last = run.last_row(run.evaluation)
-        told: Row = {"world": self.world, "variant": self.variant, "seed": self.seed}
-        return told | {name: last[name] for name in ("num_steps", *FAMILIES)}
+        row: Row = {"world": self.world, "variant": self.variant, "seed": self.seed}
+        return row | {name: last[name] for name in ("num_steps", *FAMILIES)}
 
 
-def tell(rows: list[Row]) -> None:
-    """A line per world and variant: means over seeds, and how sure one can be."""
+def print_means(rows: list[Row]) -> None:
+    """Print one line per world and variant: means over seeds, and the IQM with its interval."""
     groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         groups[str(row["world"]), str(row["variant"])].append(row)
@@ -89,8 +90,8 @@ def tell(rows: list[Row]) -> None:
             }
         )
         interval = found.iqm_interval
-        sure = "" if interval is None else f" [{interval.low:.1f}, {interval.high:.1f}]"
-        print(f"{world:<10} {variant:<16}", *means, f"IQM {found.iqm:.1f}{sure}")
+        shown = "" if interval is None else f" [{interval.low:.1f}, {interval.high:.1f}]"
+        print(f"{world:<10} {variant:<16}", *means, f"IQM {found.iqm:.1f}{shown}")
 
 
 def main() -> None:
@@ -116,7 +117,7 @@ def main() -> None:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    tell(rows)
+    print_means(rows)
 
 
 if __name__ == "__main__":

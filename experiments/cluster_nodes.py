@@ -20,20 +20,20 @@ from visr.cluster import latency
 from visr.config import RunConfig, presets
 from visr.storage.run_dir import RunDir
 
-_APART = {"num_actor_groups": 4, "max_staleness": 8}
+_ASYNCHRONOUS = {"num_actor_groups": 4, "max_staleness": 8}
 _WAYS: dict[str, tuple[tuple[int, ...], dict[str, int]]] = {
     "one machine": ((), {}),
     "2 nodes, in rounds": ((2, 1), {}),
     "4 nodes, in rounds": ((1, 1, 1, 1), {"num_actor_groups": 3}),
     "one machine, 3 groups": ((), {"num_actor_groups": 3}),
-    "2 nodes, max_staleness 8": ((3, 2), _APART),
-    "4 nodes, max_staleness 8": ((2, 1, 1, 1), _APART),
+    "2 nodes, max_staleness 8": ((3, 2), _ASYNCHRONOUS),
+    "4 nodes, max_staleness 8": ((2, 1, 1, 1), _ASYNCHRONOUS),
 }
 """CPUs of every node, and what differs from the preset; three groups and a learner fill four nodes."""
 
 
 def main() -> None:
-    """Train what is not there yet, print everything."""
+    """Train the missing runs and print all results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--num-steps", type=int, default=1_000_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])

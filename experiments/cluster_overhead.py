@@ -1,4 +1,4 @@
-"""Measure the overhead of Ray: one actor and one learner on Ray against the same loop in one process, on one core.
+"""Measure the overhead of Ray: one actor and one learner on Ray, and the same loop in one process.
 
 python experiments/cluster_overhead.py --preset atari-small --seconds 90
 """
@@ -87,7 +87,7 @@ class Meter:
         self.steps, self.seconds, self._cpu = 0, 0.0, 0.0
 
     def run(self) -> None:
-        """Once more."""
+        """Run the job once and add its times."""
         start, cpu = time.perf_counter(), cpu_seconds()
         self.steps += self._job()
         self.seconds += time.perf_counter() - start

@@ -29,7 +29,7 @@ _ONE_ACTOR = {"num_rewarded_envs": 0, "num_processes": 1, "num_actor_groups": 1,
 _NUM_ACTORS = (1, 2, 4, 8, 16, 25, 50, 100, 200, 400, 800)
 _PAPERS_ACTORS = 100
 _SPEEDUPS = (1, 4, 16, 64, 256)
-"""Of the learner over one core of this machine: guesses of what a GPU brings."""
+"""Assumed speed-ups of a learner on a GPU over one core of this machine."""
 _LINK = 10e9 / 8
 """Bytes per second of the network that the simulation assumes: 10 Gbit/s."""
 _NUM_GAMES, _STEPS_PER_GAME = 57, 250_000_000

@@ -30,7 +30,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:
-    """Run, harm, judge, print."""
+    """Train, kill processes, check and print the result."""
     options = _options()
     run = RunDir(options.out)
     shutil.rmtree(run.path, ignore_errors=True)
@@ -51,14 +51,14 @@ def main() -> None:
             stderr=errors,
             text=True,
         )
-        harm = _harm(
+        kills = _kill_and_measure(
             process, mark, options.kill_every, options.kill_learner_after, random.Random(0)
         )
     output = process.stdout.read() if process.stdout else ""
-    result = _judge(run, process.returncode, output, options.num_steps)
+    result = _check(run, process.returncode, output, options.num_steps)
     time.sleep(5)
-    left = [name for _, name, _ in _family(mark)]
-    result |= {"seconds": round(time.monotonic() - start), "processes_left": left, **harm}
+    left = [name for _, name, _ in _processes(mark)]
+    result |= {"seconds": round(time.monotonic() - start), "processes_left": left, **kills}
     print(json.dumps(result, indent=2))
     if options.json:
         Path(options.json).write_text(json.dumps(result, indent=2) + "\n")
@@ -67,34 +67,36 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # pyright: ignore
-    parser.add_argument("--num-steps", type=int, default=20_480_000, help="asked of the run")
+    parser.add_argument("--num-steps", type=int, default=20_480_000, help="steps of the run")
     parser.add_argument(
         "--kill-every", type=float, default=20.0, help="seconds between actor kills"
     )
     parser.add_argument("--kill-learner-after", type=float, default=600.0, help="seconds; once")
-    parser.add_argument("--out", default="runs/soak", help="the run's directory; made anew")
-    parser.add_argument("--json", help="where to write the result, too")
+    parser.add_argument(
+        "--out", default="runs/soak", help="the run's directory; an existing one is removed"
+    )
+    parser.add_argument("--json", help="also write the result to this file")
     return parser.parse_args()
 
 
-def _harm(
+def _kill_and_measure(
     process: subprocess.Popen[str],
     mark: str,
     every: float,
     learner_after: float,
-    dice: random.Random,
+    rng: random.Random,
 ) -> dict[str, object]:
-    """Until the run ends: kills, and memory in MB by kind of process, early and late."""
+    """Kill processes until the run ends; return counts, and memory in MB per kind of process, early and late."""
     began = last = time.monotonic()
     actors_killed, learner_killed, memory = 0, 0, []
     while process.poll() is None:
         time.sleep(2)
-        family, now = _family(mark), time.monotonic()
-        memory.append(_memory(family, process.pid))
-        actors = [pid for pid, name, _ in family if name == "ray::ActorWorker"]
-        learner = [pid for pid, name, _ in family if name == "ray::LearnerWorker"]
+        found, now = _processes(mark), time.monotonic()
+        memory.append(_memory(found, process.pid))
+        actors = [pid for pid, name, _ in found if name == "ray::ActorWorker"]
+        learner = [pid for pid, name, _ in found if name == "ray::LearnerWorker"]
         if now - last > every and actors:
-            os.kill(dice.choice(actors), signal.SIGKILL)
+            os.kill(rng.choice(actors), signal.SIGKILL)
             actors_killed, last = actors_killed + 1, now
         if now - began > learner_after and learner and not learner_killed:
             os.kill(learner[0], signal.SIGKILL)
@@ -109,8 +111,8 @@ def _harm(
     }
 
 
-def _family(mark: str) -> list[tuple[int, str, float]]:
-    """(pid, name, resident MB) of every process that the run began: they inherit its environment."""
+def _processes(mark: str) -> list[tuple[int, str, float]]:
+    """(pid, name, resident MB) of every process of the run; they inherit its environment variable."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -121,17 +123,17 @@ def _family(mark: str) -> list[tuple[int, str, float]]:
             words = (entry / "cmdline").read_bytes().split(b"\0")
             name = Path(words[0].decode()).name.split(".")[0]
             resident = int((entry / "statm").read_text().split()[1]) * _PAGE / 2**20
-        except (OSError, IndexError, ValueError):  # it has just gone
+        except (OSError, IndexError, ValueError):  # the process has just ended
             continue
         if name:
             found.append((int(entry.name), name, resident))
     return found
 
 
-def _memory(family: list[tuple[int, str, float]], driver: int) -> dict[str, float]:
+def _memory(processes: list[tuple[int, str, float]], driver: int) -> dict[str, float]:
     kinds = {"learner": "ray::LearnerWorker", "raylet": "raylet", "gcs_server": "gcs_server"}
-    sums = {kind: sum(mb for _, it, mb in family if it == name) for kind, name in kinds.items()}
-    return {"driver": sum(mb for pid, _, mb in family if pid == driver), **sums}
+    sums = {kind: sum(mb for _, it, mb in processes if it == name) for kind, name in kinds.items()}
+    return {"driver": sum(mb for pid, _, mb in processes if pid == driver), **sums}
 
 
 def _medians(samples: list[dict[str, float]]) -> dict[str, int]:
@@ -141,9 +143,9 @@ def _medians(samples: list[dict[str, float]]) -> dict[str, int]:
     return {kind: round(statistics.median(values)) for kind, values in there.items() if values}
 
 
-def _judge(run: RunDir, code: int | None, output: str, asked: int) -> dict[str, object]:
-    """Exact means: every row counts whole batches, none is missing or double, the last is as asked."""
-    rows, vitals = read_rows(run.metrics), read_rows(run.vitals)
+def _check(run: RunDir, code: int | None, output: str, asked: int) -> dict[str, object]:
+    """Exact: every row counts whole batches, none is missing or double, the last has the requested steps."""
+    rows, stats = read_rows(run.metrics), read_rows(run.vitals)
     batch, every = 32 * 40, 100_000
     end = -(-asked // batch) * batch
     counts = [int(row["num_steps"]) for row in rows]
@@ -157,11 +159,11 @@ def _judge(run: RunDir, code: int | None, output: str, asked: int) -> dict[str, 
         and counts == expected
         and all(row["num_updates"] * batch == row["num_steps"] for row in rows)
         and int(run.checkpoints()[-1].stem) == end,
-        "actors_replaced": vitals[-1]["actors_replaced"],
-        "learner_restarts": vitals[-1]["learner_restarts"],
-        "unrolls_dropped": vitals[-1]["unrolls_dropped"],
-        "max_staleness": max(row["max_staleness"] for row in vitals),
-        "steps_per_second": statistics.median(row["learning_steps_per_second"] for row in vitals),
+        "actors_replaced": stats[-1]["actors_replaced"],
+        "learner_restarts": stats[-1]["learner_restarts"],
+        "unrolls_dropped": stats[-1]["unrolls_dropped"],
+        "max_staleness": max(row["max_staleness"] for row in stats),
+        "steps_per_second": statistics.median(row["learning_steps_per_second"] for row in stats),
     }
 
 

@@ -70,10 +70,10 @@ def main() -> None:
                     **(RELABELLING if options.free_steps else {}),
                     free_steps=options.free_steps,
                 )
-                told = [options.name or options.run, family, i, options.seed]
-                told += [int(from_scratch), options.free_steps]
+                row = [options.name or options.run, family, i, options.seed]
+                row += [int(from_scratch), options.free_steps]
                 points = curve(run, run.infer(reward), settings)
-                append_rows(options.out, COLUMNS, [[*told, at, round(f, 4)] for at, f in points])
+                append_rows(options.out, COLUMNS, [[*row, at, round(f, 4)] for at, f in points])
     tell(options.out)
 
 

@@ -42,7 +42,7 @@ FAMILIES = {"span": "random w, in the span of phi", "boxes": "two 4x4 boxes", "g
 
 
 def train(directory: Path, name: str, fixed: list[str]) -> dict[str, float | str]:
-    """The last exact scores of one variant, trained if need be."""
+    """The last exact scores of one variant; trained if missing."""
     slug = "".join(c if c.isalnum() else "-" for c in name)
     path = directory / slug
     if not path.exists():
@@ -53,7 +53,7 @@ def train(directory: Path, name: str, fixed: list[str]) -> dict[str, float | str
 
 
 def draw(rows: list[dict[str, float | str]]) -> bytes:
-    """Three panels of bars: what was reached, and what exact planning on phi . w would reach."""
+    """Three panels of bars: fractions of optimal, and those of exact planning on phi . w."""
     import io
 
     figure = Figure(figsize=(11, 5.2), layout="constrained")

@@ -32,7 +32,7 @@ COLUMNS: tuple[str, ...] = (
 
 
 def trained(path: Path, env: str, seed: int, num_steps: int) -> visr.Run:
-    """The finished run of that seed, trained or resumed if need be."""
+    """The finished run of this seed; trained or resumed if necessary."""
     if not path.exists():
         visr.pretrain(env, seed=seed, num_steps=num_steps, out=path)
     return visr.resume(path)
@@ -80,11 +80,11 @@ def main() -> None:
             rows = scored(trained(path, env, seed, options.num_steps), seed)
             for row in rows:
                 print(*row.values(), flush=True)
-            keep(options.out, rows)
+            write_rows(options.out, rows)
 
 
-def keep(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Put the rows in the place of older ones for the same environment and seed."""
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Replace older rows of the same environment and seed."""
     mine = (rows[0]["env"], str(rows[0]["seed"]))
     others = []
     if path.exists():
