@@ -86,7 +86,7 @@ def _kill_and_measure(
     learner_after: float,
     rng: random.Random,
 ) -> dict[str, object]:
-    """Kill processes until the run ends; return counts, and memory in MB per kind of process, early and late."""
+    """Kill processes until the run ends; return counts, and memory in MB per kind of process."""
     began = last = time.monotonic()
     actors_killed, learner_killed, memory = 0, 0, []
     while process.poll() is None:

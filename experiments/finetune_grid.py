@@ -47,7 +47,7 @@ def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run")
-    parser.add_argument("--name", help="what the file shall call the run")
+    parser.add_argument("--name", help="name of the run in the file")
     parser.add_argument("--families", nargs="+", default=["boxes", "goals"])
     parser.add_argument("--num-tasks", type=int, default=10)
     parser.add_argument("--num-steps", type=int, default=100_000)
@@ -74,11 +74,11 @@ def main() -> None:
                 row += [int(from_scratch), options.free_steps]
                 points = curve(run, run.infer(reward), settings)
                 append_rows(options.out, COLUMNS, [[*row, at, round(f, 4)] for at, f in points])
-    tell(options.out)
+    print_means(options.out)
 
 
-def tell(path: Path) -> None:
-    """The means and standard errors of every condition in the file."""
+def print_means(path: Path) -> None:
+    """Print the mean and standard error of every condition in the file."""
     cells: dict[tuple[str, ...], list[float]] = defaultdict(list)
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):

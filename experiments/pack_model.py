@@ -19,8 +19,8 @@ from visr.evaluation import rewarded_phase
 from visr.storage import pretrained_models, schema
 
 
-def recipe(config: configuration.RunConfig, preset: str) -> str:
-    """The command line that differs from a preset where the run does."""
+def pretrain_command(config: configuration.RunConfig, preset: str) -> str:
+    """The command that trains the run, as a preset and the fields that differ from it."""
     known = configuration.to_dict(configuration.replace(presets.get(preset), env=config.env))
     words = [f"visr pretrain {config.env} --preset {preset}"]
     for section in configuration.SECTIONS:
@@ -36,7 +36,7 @@ def recipe(config: configuration.RunConfig, preset: str) -> str:
 
 
 def scores(run: visr.Run, name: str) -> dict[str, Any]:
-    """What the card tells."""
+    """The scores for the JSON file."""
     if run.world is not None:
         measured = {k: round(v, 3) for k, v in run.evaluate_families().items()}
         return {"fraction_of_optimal": measured, "command": f"visr evaluate pretrained:{name}"}
@@ -50,14 +50,16 @@ def main() -> None:
     parser.add_argument("run")
     parser.add_argument("--name", required=True)
     parser.add_argument("--about", required=True)
-    parser.add_argument("--preset", required=True, help="the preset that the recipe starts from")
+    parser.add_argument(
+        "--preset", required=True, help="the preset that the training command starts from"
+    )
     parser.add_argument("--precision", choices=["float32", "float16"], default="float32")
     options = parser.parse_args()
     run = visr.load(options.run, device="cpu")
     networks = {"phi": run.agent.phi, "psi": run.agent.psi}
     tensors = {f"{n}.{k}": v for n, net in networks.items() for k, v in net.state_dict().items()}
     commands = [
-        f"{recipe(run.config, options.preset)} --out runs/{options.name}",
+        f"{pretrain_command(run.config, options.preset)} --out runs/{options.name}",
         f"python experiments/pack_model.py runs/{options.name} --name {options.name} "
         f'--preset {options.preset} --precision {options.precision} --about "{options.about}"',
     ]
