@@ -30,30 +30,6 @@ PALETTE = {
 
 
 @dataclass(frozen=True)
-class Theme:
-    """The colours of a figure that comes in a light and a dark version."""
-
-    suffix: str
-    """Of its file's name."""
-    ground: str
-    ink: str
-    muted: str
-    rule: str
-    palette: dict[str, str]
-
-
-# LIGHT, DARK and Theme go when visr.paper.suite draws every figure once
-LIGHT = Theme("", "#ffffff", INK, MUTED, RULE, PALETTE)
-DARK = Theme(
-    "-dark", "#1d2125", "#dfe3e6", "#9aa4ad", "#3b4249",
-    {
-        "blue": "#58b0e8", "vermilion": "#f58a4c", "green": "#38c79b", "purple": "#e5a0c8",
-        "orange": "#f2bf4a", "sky": "#a3dafa", "grey": "#858f98", "ink": "#dfe3e6",
-    },
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
 class Family:
     """One of the three families of held-out tasks that are evaluated during training."""
 
@@ -82,30 +58,23 @@ _SETTINGS: dict[Any, Any] = {
     "ytick.major.size": 2.5,
     "lines.solid_capstyle": "round",
     "figure.dpi": 100,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": RULE,
+    "xtick.color": RULE,
+    "xtick.labelcolor": MUTED,
+    "ytick.color": RULE,
+    "ytick.labelcolor": MUTED,
 }
 
 
 @contextlib.contextmanager
-def figure_style(theme: Theme = LIGHT) -> Iterator[None]:
+def figure_style() -> Iterator[None]:
     """Draw with these settings, not with the user's matplotlibrc; restore the user's afterwards."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS | _colours(theme))
+        matplotlib.rcParams.update(_SETTINGS)
         yield
-
-
-def _colours(theme: Theme) -> dict[Any, Any]:
-    """The settings that a theme decides."""
-    settings = {
-        "text.color": theme.ink,
-        "axes.labelcolor": theme.muted,
-        "axes.edgecolor": theme.rule,
-    }
-    for axis in ("xtick", "ytick"):
-        settings |= {f"{axis}.color": theme.rule, f"{axis}.labelcolor": theme.muted}
-    for ground in ("figure.facecolor", "savefig.facecolor", "axes.facecolor"):
-        settings[ground] = theme.ground
-    return settings
 
 
 def png(figure: Figure) -> bytes:
@@ -125,7 +94,7 @@ def small_png(figure: Figure) -> bytes:
         256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE
     )
     colours = np.reshape(image.getpalette() or [], (-1, 3))
-    colours[np.asarray(image)[0, 0]] = pixels[0, 0]  # the ground exactly, to meet the page's own
+    colours[np.asarray(image)[0, 0]] = pixels[0, 0]  # white exactly, as on the page
     image.putpalette(colours.ravel().tolist())
     content = io.BytesIO()
     image.save(content, "png")

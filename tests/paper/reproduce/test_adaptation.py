@@ -197,7 +197,7 @@ def test_the_report_of_the_plan_has_a_line_for_every_way(done: Path, tmp_path: P
 
 def test_free_steps_are_added_to_the_steps_of_pre_training(done: Path):
     found, _ = suite_read.read(done)
-    lines, _ = rows.gather(found)
+    lines, _ = rows.collect(found)
     steps = {line.key.algorithm: line.key.num_steps for line in lines}
     assert steps["VISR+"] == 5_000
     assert steps["VISR+, relabelled"] == 5_000 + FREE

@@ -1,4 +1,4 @@
-"""Many runs as tables, figures and one HTML page, from their directories alone."""
+"""Many runs as tables, figures and one HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From many runs to tables, figures and one page: read everything, draw everything, and only then write."""
+"""Write the report of many runs: read all, draw all, and then write tables, figures and the page."""
 
 from __future__ import annotations
 
@@ -11,71 +11,74 @@ from typing import Any
 
 from visr.config import GRID
 from visr.errors import UserError
-from visr.paper.suite import curves, grid, interval_figures, page, pairwise_figures
-from visr.paper.suite import our_tables as ours
-from visr.paper.suite import paper_tables as paper
-from visr.paper.suite import rows as lines
-from visr.paper.suite.drawing import Drawing, finished
-from visr.paper.suite.game_suites import Suite, sort
-from visr.paper.suite.page import Chapter
-from visr.paper.suite.read import Run, Trouble, read
-from visr.paper.suite.table import Table
+from visr.paper.suite import (
+    claims,
+    curves,
+    game_suites,
+    grid,
+    intervals,
+    page,
+    pairwise,
+    rows,
+    tables,
+)
+from visr.paper.suite.game_suites import Suite
+from visr.paper.suite.page import Section
+from visr.paper.suite.read import LeftOut, RunSummary, read
 from visr.report import figures
 from visr.report import read as load
 from visr.report.figures import Picture
 from visr.storage.files import write_bytes
 from visr.storage.run_dir import RunDir
 
-_PORTRAIT = ("features", "rewards", "values")
+_SNAPSHOT_FIGURES = ("features", "rewards", "values")
 
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """All that was found below a directory."""
+    """All runs below a directory."""
 
     root: Path
-    runs: list[Run]
-    troubles: list[Trouble]
+    runs: list[RunSummary]
+    damaged: list[LeftOut]
+    """Runs that cannot be read or that repeat another."""
     suites: list[Suite]
-    grid_lines: list[grid.Line]
     grid: Suite | None
 
 
 def gather(root: Path) -> Collection:
-    """Every run read and sorted; a UserError where there is nothing to tell of."""
-    runs, troubles = read(root)
-    found, doubles = lines.gather(runs)
-    grid_lines, odd = grid.gather(root, runs)
-    troubles = [*troubles, *doubles, *odd]
-    if not runs and not grid_lines:
-        raise UserError(_nothing(root, troubles))
-    suites = sort([run for run in runs if run.env != GRID], found)
-    return Collection(root, runs, troubles, suites, grid_lines, grid.suite(runs))
+    """Read and sort every run; a UserError if there is none."""
+    runs, damaged = read(root)
+    entries, repeated = rows.collect(runs)
+    damaged = [*damaged, *repeated]
+    if not runs:
+        raise UserError(_nothing(root, damaged))
+    suites = game_suites.sort([run for run in runs if run.env != GRID], entries)
+    return Collection(root, runs, damaged, suites, grid.suite(runs))
 
 
 def write(root: Path, out: Path | None = None) -> dict[str, Any]:
-    """Everything there is to tell of the runs below `root`, into `out` (default: its report/); sum it up."""
+    """Write the report of the runs below `root` into `out` (default: its report/); return the aggregates."""
     if out is None:
         RunDir(root).refuse_links()
     found = gather(root)
-    chapters = [_chapter(suite) for suite in found.suites]
-    if found.grid_lines:
-        chapters.append(_grid_chapter(found))
-    chapters.append(_published())
+    sections = [_section(suite) for suite in found.suites]
+    if by_name := grid.evaluated(found.runs):
+        sections.append(_grid_section(found, by_name))
     told = summary(found)
     target = RunDir(root).report if out is None else out
-    html = page.html(root, found.runs, found.troubles, chapters)
-    for name, content in _files(chapters, told).items():
+    html = page.html(root, found.runs, found.damaged, sections)
+    for name, content in _files(sections, told).items():
         write_bytes(target / name, content)
     write_bytes(target / "index.html", html.encode())
     return {"page": str(target / "index.html"), **told}
 
 
-def _nothing(root: Path, troubles: Sequence[Trouble]) -> str:
-    if troubles:
+def _nothing(root: Path, damaged: Sequence[LeftOut]) -> str:
+    if damaged:
         return (
-            f"Nothing below {root} can be reported on; the first of {len(troubles)} damaged runs "
-            f"is {troubles[0].name}: {troubles[0].sentence}"
+            f"No run below {root} can be read; the first of {len(damaged)} damaged runs "
+            f"is {damaged[0].name}: {damaged[0].sentence}"
         )
     return (
         f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
@@ -83,84 +86,82 @@ def _nothing(root: Path, troubles: Sequence[Trouble]) -> str:
     )
 
 
-def _chapter(suite: Suite) -> Chapter:
-    full = [paper.table_1(suite)] if suite.is_normalised else []
-    robust, claims = ours.robust(suite), (ours.claims(suite), ours.claims_beyond(suite))
-    folded = [paper.appendix(suite)] if suite.is_normalised else []
-    full += robust[-1:]  # the widest part; the others wait folded
-    full += [table for table in claims if table is not None]
-    folded += robust[:-1]
-    by_game = ours.game_scores(suite)
+def _section(suite: Suite) -> Section:
+    robust = tables.robust(suite)
+    shown = [tables.table_1(suite)] if suite.is_normalised else []
+    shown += robust[-1:]  # of the largest set of games
+    shown += claims.tables(suite)
+    more = [tables.appendix(suite)] if suite.is_normalised else []
+    more += robust[:-1]
+    by_game = tables.game_scores(suite)
     if by_game is not None:
-        (folded if suite.is_normalised else full).append(by_game)
+        (more if suite.is_normalised else shown).append(by_game)
     drawings = [
-        interval_figures.intervals(suite),
-        interval_figures.profiles(suite),
+        intervals.intervals(suite),
+        intervals.profiles(suite),
         curves.over_training(suite),
-        pairwise_figures.regression_or_search(suite),
-        pairwise_figures.frames_of_dqn(suite),
+        pairwise.regression_or_search(suite),
+        pairwise.frames_of_dqn(suite),
         curves.every_game(suite),
     ]
-    plates = tuple(finished(drawing) for drawing in drawings if drawing is not None)
-    return Chapter(suite.key, suite.title, page.words_of(suite), tuple(full), tuple(folded), plates)
-
-
-def _grid_chapter(found: Collection) -> Chapter:
-    tables = grid.tables(found.grid_lines)
-    drawings: list[Drawing | None] = [*grid.over_training(found.grid_lines)]
-    if found.grid is not None:
-        told = [*ours.robust(found.grid), ours.claims(found.grid)]
-        tables[1:1] = [table for table in told if table is not None]
-        drawings.insert(0, interval_figures.intervals(found.grid))
-    return Chapter(
-        "grid_world",  # its first table is `grid`
-        "Grid world",
-        "Every state is known here, so policies are valued exactly.",
-        tuple(tables),
-        (),
-        tuple(finished(drawing) for drawing in drawings if drawing is not None),
-        _portrait(found.runs),
+    return Section(
+        suite.key,
+        suite.title,
+        f"{suite.scale_words} Raw scores are of whole episodes and never clipped.",
+        tuple(shown),
+        tuple(more),
+        tuple(drawing for drawing in drawings if drawing is not None),
     )
 
 
-def _portrait(runs: Sequence[Run]) -> tuple[Picture, ...]:
-    """The paper's three grid figures, of the first run that has what they show: VISR's, if there is one."""
-    for run in sorted(runs, key=lambda run: run.agent != "visr"):
+def _grid_section(found: Collection, by_name: grid.ByName) -> Section:
+    shown, drawings = [grid.table(by_name)], [grid.over_training(by_name)]
+    if found.grid is not None:
+        shown += [*tables.robust(found.grid), *claims.tables(found.grid)]
+        aggregates = intervals.intervals(found.grid)
+        drawings[:0] = [aggregates] if aggregates is not None else []
+    return Section(
+        "grid_world",  # its first table is `grid`
+        "Grid world",
+        "Every state is known here, so the values of policies are exact.",
+        tuple(shown),
+        (),
+        tuple(drawings),
+        _snapshot(found.runs),
+    )
+
+
+def _snapshot(runs: Sequence[RunSummary]) -> tuple[Picture, ...]:
+    """The paper's three grid figures of one run with a snapshot: of GPI VISR if there is one."""
+    for run in sorted(runs, key=lambda run: run.label != "GPI VISR"):
         if run.env == GRID and RunDir(run.path).portrait.exists():
             try:
                 drawn = figures.draw(load.run_data(run.path))
             except UserError:
-                continue  # of another version, or damaged: its own report says so
+                continue  # of another version, or damaged: the report of that run says so
             return tuple(
                 dataclasses.replace(drawn[name], caption=f"{run.name}: {drawn[name].caption}")
-                for name in _PORTRAIT
+                for name in _SNAPSHOT_FIGURES
             )
     return ()
 
 
-def _published() -> Chapter:
-    words = (
-        "Nothing here was run by us: scores as others published them, put through the same code."
-    )
-    return Chapter("published", "Published scores", words, (ours.published_scores(),), (), ())
-
-
-def _files(chapters: Sequence[Chapter], told: dict[str, Any]) -> dict[str, bytes]:
-    """All but the page, by their names below the report."""
+def _files(sections: Sequence[Section], told: dict[str, Any]) -> dict[str, bytes]:
+    """The contents of all files but the page, by their names below the report."""
     files: dict[str, bytes] = {}
-    for chapter in chapters:
-        tables: list[Table] = [*chapter.tables, *chapter.folded]
-        for table in tables:
+    for section in sections:
+        for table in (*section.tables, *section.more_tables):
             files |= {f"tables/{name}": text.encode() for name, text in table.files().items()}
-        for plate in chapter.plates:
-            files |= {f"figures/{name}": content for name, content in plate.files().items()}
-        files |= {f"figures/{picture.file}": picture.png for picture in chapter.pictures}
+        for figure in section.figures:
+            files[f"figures/{figure.picture.file}"] = figure.picture.png
+            files[f"figures/{figure.name}.csv"] = figure.csv().encode()
+        files |= {f"figures/{picture.file}": picture.png for picture in section.pictures}
     files["aggregates.json"] = (json.dumps(told, indent=2) + "\n").encode()
     return files
 
 
 def summary(found: Collection) -> dict[str, Any]:
-    """JSON-able: what the tables say."""
+    """The numbers of the tables, JSON-able."""
     suites = [*found.suites, *([found.grid] if found.grid else [])]
     return {
         "directory": str(found.root),
@@ -168,7 +169,7 @@ def summary(found: Collection) -> dict[str, Any]:
         "num_counted": sum(run.has_score for run in found.runs),
         "left_out": {
             **{run.name: run.state for run in found.runs if not run.has_score},
-            **{trouble.name: trouble.sentence for trouble in found.troubles},
+            **{each.name: each.sentence for each in found.damaged},
         },
         "suites": {suite.key: _suite_summary(suite) for suite in suites},
     }
@@ -182,21 +183,21 @@ def _suite_summary(suite: Suite) -> dict[str, Any]:
                 "algorithm": key.algorithm,
                 "interaction": key.interaction,
                 "num_steps": key.num_steps,
-                "games": part,
+                "games": games,
                 **dataclasses.asdict(found),
             }
-            for (key, part), found in suite.aggregates.items()
+            for (key, games), found in suite.aggregates.items()
         ],
         "claims": [
             {
-                "claim": contest.claim.words,
-                "better": contest.better.key.name,
-                "worse": contest.worse.key.name,
-                **dataclasses.asdict(contest.found),
-                "games_ahead": contest.games_ahead,
-                "verdict": contest.found.verdict,
+                "claim": judged.claim.words,
+                "better": judged.better.key.name,
+                "worse": judged.worse.key.name,
+                **dataclasses.asdict(judged.found),
+                "games_ahead": judged.games_ahead,
+                "verdict": judged.found.verdict,
             }
-            for contest in ours.contests(suite, (*ours.CLAIMS, *ours.BEYOND))
+            for judged in claims.judge(suite, (*claims.PAPER, *claims.BEYOND))
         ],
         "scores": {
             f"{entry.key.name}, {entry.key.num_steps} steps": entry.scores

@@ -1,79 +1,20 @@
-"""What every figure of a collection is made of: two pictures, its numbers, and the words beneath it."""
+"""A figure with its numbers, and the colours, dashes and legend that all figures of a suite share."""
 
 from __future__ import annotations
 
 import csv
 import io
-import re
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from visr.report import style
-from visr.report.style import Theme
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A figure that can be drawn in any theme, and the numbers in it."""
-
-    name: str
-    """Of its files."""
-    title: str
-    alt: str
-    """What it shows, for those who cannot see it."""
-    caption: str
-    draw: Callable[[Theme], Figure]
-    columns: tuple[str, ...]
-    rows: Sequence[Sequence[object]]
-
-
-@dataclass(frozen=True)
-class Plate:
-    """A finished drawing."""
-
-    name: str
-    title: str
-    alt: str
-    caption: str
-    light: bytes
-    dark: bytes
-    csv: str
-
-    def files(self) -> dict[str, bytes]:
-        """By file name."""
-        return {
-            f"{self.name}{style.LIGHT.suffix}.png": self.light,
-            f"{self.name}{style.DARK.suffix}.png": self.dark,
-            f"{self.name}.csv": self.csv.encode(),
-        }
-
-
-def finished(drawing: Drawing) -> Plate:
-    """Drawn in both themes."""
-    pngs = []
-    for theme in (style.LIGHT, style.DARK):
-        with style.figure_style(theme):
-            pngs.append(style.small_png(drawing.draw(theme)))
-    return Plate(
-        drawing.name, drawing.title, drawing.alt, drawing.caption, *pngs, csv=_csv(drawing)
-    )
-
-
-def _csv(drawing: Drawing) -> str:
-    content = io.StringIO()
-    writer = csv.writer(content, lineterminator="\n")
-    writer.writerow(drawing.columns)
-    writer.writerows([_plain(cell) for cell in row] for row in drawing.rows)
-    return content.getvalue()
-
-
-def _plain(cell: object) -> object:
-    """Ten digits are enough for anyone who draws it again."""
-    return f"{cell:.10g}" if isinstance(cell, float) else cell
-
+from visr.report.figures import Picture
 
 _FAMILIES = {
     "RF VISR": "vermilion",
@@ -84,26 +25,100 @@ _FAMILIES = {
     "Curiosity": "orange",
     "DQN": "sky",
     "Rainbow": "sky",
+    "DER": "sky",
     "PPO": "sky",
     "Random": "grey",
 }
-_DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
-_VARIANTS: tuple[tuple[str, object], ...] = (
-    (r".* by search.*", _DOTTED),
-    (r".*(VISR|DIAYN).* @0", _DOTTED),
-    (r"NSQ @100k|Rainbow.*", _DOTTED),
-    (r"NSQ @1M|PPO.*|IDF.*|Q-DIAYN-50.*", _DASHED),
-    (r"(RF )?VISR.*", _DASHED),  # without GPI
-)
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))
+_SOLID, _DASHED, _DOTTED, _ = _DASHES
+_LEGEND_ROW = 0.145  # inches
 
 
-def colour(theme: Theme, algorithm: str) -> str:
+class LineStyle(NamedTuple):
+    """How a line is drawn."""
+
+    color: str
+    ls: Any
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure that is drawn when it is needed, and the numbers in it."""
+
+    name: str
+    """Stem of its files."""
+    title: str
+    alt: str
+    """A description for readers who cannot see it."""
+    caption: str
+    draw: Callable[[], Figure]
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[object]]
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The drawn figure."""
+        with style.figure_style():
+            png = style.small_png(self.draw())
+        return Picture(f"{self.name}.png", png, self.alt, self.caption)
+
+    def csv(self) -> str:
+        """Its numbers with ten digits."""
+        content = io.StringIO()
+        writer = csv.writer(content, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(
+            [f"{cell:.10g}" if isinstance(cell, float) else cell for cell in row]
+            for row in self.rows
+        )
+        return content.getvalue()
+
+
+def colour(name: str) -> str:
     """One hue for a family of agents: VISR blue and random features red, as in the paper."""
-    return next(
-        (theme.palette[hue] for part, hue in _FAMILIES.items() if part in algorithm), theme.ink
-    )
+    hue = next((hue for part, hue in _FAMILIES.items() if part in name), "ink")
+    return style.PALETTE[hue]
 
 
-def dashes(name: str) -> Any:
-    """Solid with GPI, dashed without; variants of other agents are told apart in the same way."""
-    return next((line for words, line in _VARIANTS if re.fullmatch(words, name)), "-")
+def _dashes(name: str) -> Any:
+    """Dotted without rewards and for random search, dashed for VISR without GPI, else solid."""
+    if " by search" in name or name.endswith(" @0"):
+        return _DOTTED
+    return _DASHED if name.startswith(("VISR", "RF VISR")) else _SOLID
+
+
+def line_styles(names: Sequence[str]) -> dict[str, LineStyle]:
+    """A line style for each name, each used once: where an agent's own is taken, the next free one."""
+    styles: dict[str, LineStyle] = {}
+    for name in names:
+        own = LineStyle(colour(name), _dashes(name))
+        if own not in styles.values():
+            styles[name] = own
+    for name in names:
+        if name not in styles:
+            used = {s.color for s in styles.values()}
+            hues = [colour(name), *sorted(style.PALETTE.values(), key=lambda hue: hue in used)]
+            every = [LineStyle(hue, dashes) for hue in hues for dashes in _DASHES]
+            styles[name] = next((s for s in every if s not in styles.values()), every[0])
+    return {name: styles[name] for name in names}
+
+
+def legend_columns(names: Sequence[str]) -> int:
+    """Names beside each other in a legend: fewer if they are long."""
+    longest = max(map(len, names), default=0)
+    return 4 if longest <= 20 else 3 if longest <= 30 else 2
+
+
+def legend_height(names: Sequence[str]) -> float:
+    """Inches of the legend."""
+    return 0.08 + _LEGEND_ROW * math.ceil(len(names) / legend_columns(names))
+
+
+def add_legend(figure: Figure, styles: dict[str, LineStyle]) -> None:
+    """Names and line styles at the bottom of the figure, in as many rows as they need."""
+    marks = [Line2D([], [], color=s.color, ls=s.ls, lw=1.4) for s in styles.values()]
+    figure.legend(
+        marks, [style.plain(name) for name in styles], loc="lower left", bbox_to_anchor=(0.01, 0.0),
+        ncols=legend_columns(list(styles)), frameon=False, fontsize=6.5, labelcolor=style.MUTED,
+        handlelength=2.4, columnspacing=1.4, borderaxespad=0.2,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Every run below a directory, each read by itself: what is damaged is told in words and left out."""
+"""Read every run below a directory; a damaged run is left out with a sentence that says why."""
 
 from __future__ import annotations
 
@@ -13,48 +13,68 @@ from visr.errors import UserError
 from visr.report import read as load
 from visr.report import style
 from visr.report.read import Columns
-from visr.storage import safe_open
 from visr.storage.files import read_json, reading
 from visr.storage.records.two_phase import AdaptedCondition, TwoPhase
 from visr.storage.run_dir import FORMAT, RunDir
+from visr.storage.tables import whole_lines
 
-UNIFORM = "uniform"
-_TAIL = 4096  # bytes that hold the last row of any of our CSV files
+_PAPER_FEATURES = 5
+_ADDITIONS = {
+    "visited": "VISR + visited tasks",
+    "rnd": "VISR + RND bonus",
+    "particles": "VISR + particle bonus",
+    "laplacian": "VISR, Laplacian phi",
+    "metra": "VISR, METRA phi",
+    # agents of older versions
+    "forward": "VISR + forward-model bonus",
+    "inverse": "VISR, inverse-dynamics phi",
+}
+"""Labels of GPI VISR with one change that goes beyond the paper (docs/beyond.md)."""
+_WITHOUT_REWARDS = {
+    "pos-nsq": "Pos Reward NSQ @0",
+    "rf-curiosity": "RF Curiosity @0",
+    "idf-curiosity": "IDF Curiosity @0",
+    "uniform": "Random @0",
+}
+_WITH_REWARDS = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow"}
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
-    """What a collection tells of one run."""
+class RunSummary:
+    """What a report of many runs uses of one run."""
 
     name: str
-    """Its path below the collection."""
+    """Its path below the directory of the report."""
     path: Path
-    agent: str
-    """As `visr reproduce` names it: visr, rf-visr-no-gpi, diayn-5, nsq-10m ..."""
+    label: str
+    """The agent's name in the paper: `GPI VISR`; with the rewarded steps if it trains on them: `NSQ @10M`."""
     env: str
     seed: int
     num_steps: int
-    """Asked for."""
-    age: int
-    """Reached."""
+    """Steps of the configuration; 0 for the random policy, which does not learn."""
+    steps_done: int
     frame_skip: int
     phase_two: TwoPhase | None
     adapted: tuple[AdaptedCondition, ...]
-    """Other ways than the paper's to spend the rewarded steps."""
+    """Other uses of the rewarded steps than the paper's."""
     online: Columns
     evaluation: Columns
     """Exact fractions of optimal, on grid worlds."""
     is_finetuned: bool = False
-    """Tables are of pre-trained agents; what they make of rewarded steps in plans is `adapted`."""
+
+    @property
+    def adapts(self) -> bool:
+        """Whether it is given a task after pre-training."""
+        return "@" not in self.label
 
     @property
     def is_finished(self) -> bool:
-        """Whether training reached the steps it was asked for."""
-        return self.age >= self.num_steps
+        """Whether training reached the steps of its configuration."""
+        return self.steps_done >= self.num_steps
 
     @property
     def has_score(self) -> bool:
-        """Whether a table can take it: finished, and judged in the end."""
+        """Whether tables include it: it is finished, not fine-tuned, and scored after its last step."""
         if self.is_finetuned or not self.is_finished:
             return False
         if self.env == GRID:
@@ -63,42 +83,42 @@ class Run:
 
     @property
     def state(self) -> str:
-        """In words."""
+        """Why tables include it or leave it out."""
         if self.is_finetuned:
-            return "fine-tuned on one reward, so it is no line of these tables"
+            return "fine-tuned on one reward, so it is not in these tables"
         if not self.is_finished:
-            return f"stopped at {self.age:,} of {self.num_steps:,} steps; its score is left out"
+            return f"stopped at {self.steps_done:,} of {self.num_steps:,} steps"
         if self.has_score:
             return "finished"
         if self.phase_two is None:
-            return "trained, but its score was never taken (`visr evaluate` takes it)"
-        age = self.phase_two.num_steps
-        return f"its score is of step {age:,}, and it trained on; left out (`visr evaluate`)"
+            return "trained, but not scored; `visr evaluate` scores it"
+        scored = self.phase_two.num_steps
+        return f"scored at step {scored:,} and trained further; `visr evaluate` scores it again"
 
 
 @dataclass(frozen=True)
-class Trouble:
-    """A run that cannot be told of, and why."""
+class LeftOut:
+    """A run that cannot be used, and why."""
 
     name: str
     sentence: str
 
 
-def read(root: Path) -> tuple[list[Run], list[Trouble]]:
-    """All runs below `root`, by name; and those that are damaged."""
-    runs: list[Run] = []
-    troubles: list[Trouble] = []
+def read(root: Path) -> tuple[list[RunSummary], list[LeftOut]]:
+    """All runs below `root` by name, and those that are damaged."""
+    runs: list[RunSummary] = []
+    damaged: list[LeftOut] = []
     for path in find(root):
         name = path.relative_to(root).as_posix()
         try:
             runs.append(_run(path, name))
         except UserError as error:
-            troubles.append(Trouble(name, str(error).replace(f"{path}{os.sep}", "")))
-    return runs, troubles
+            damaged.append(LeftOut(name, str(error).replace(f"{path}{os.sep}", "")))
+    return runs, damaged
 
 
 def find(root: Path) -> Iterator[Path]:
-    """Directories that hold a config.json, in the order of their names; nothing is sought inside a run."""
+    """Directories with a config.json, in the order of their names; runs inside a run are ignored."""
     config, report = RunDir(root).config_file.name, RunDir(root).report.name
     with reading(root):
         for place, folders, files in os.walk(root):
@@ -108,29 +128,29 @@ def find(root: Path) -> Iterator[Path]:
             folders[:] = sorted(set(folders) - {report})
 
 
-def _run(path: Path, name: str) -> Run:
+def _run(path: Path, name: str) -> RunSummary:
     run = RunDir(path)
     config = _config(run.config_file)
     try:
         env, training, agent = config["env"], config["training"], config["agent"]
         seed, num_steps = int(training["seed"]), int(training["num_steps"])
         frame_skip = int(config.get("atari", {}).get("frame_skip", 1))
-        label = _agent(run.job, env, seed) or named_by(agent, num_steps)
+        label = label_of(agent, num_steps)
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise UserError(f"{run.config_file} is not a run's configuration ({error}).") from None
     is_grid = env == GRID
     phase = None if is_grid else load.two_phase(run, env)
     evaluation = load.columns(run.evaluation) if is_grid else {}
-    ages = [_age(run.metrics), phase.num_steps if phase else 0]
-    ages += [int(evaluation["num_steps"][-1])] if evaluation else []
-    return Run(
+    ends = [_last_step(run.metrics), phase.num_steps if phase else 0]
+    ends += [int(evaluation["num_steps"][-1])] if evaluation else []
+    return RunSummary(
         name=name,
         path=path,
-        agent=label,
+        label=label,
         env=env,
         seed=seed,
-        num_steps=0 if label == UNIFORM else num_steps,  # which learns nothing
-        age=max(ages),
+        num_steps=0 if label == _WITHOUT_REWARDS["uniform"] else num_steps,
+        steps_done=max(ends),
         frame_skip=frame_skip,
         phase_two=phase,
         adapted=() if is_grid else load.adapted(run, env),
@@ -141,52 +161,46 @@ def _run(path: Path, name: str) -> Run:
 
 
 def _config(path: Path) -> dict[str, Any]:
-    """The bare configuration: of which only a few fields matter here, so other versions' runs pass too."""
+    """The configuration as a dict: few fields are needed, so runs of other versions can be read, too."""
     content = read_json(path)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise UserError(f"{path} is not a run's configuration in format {FORMAT}.")
-    if not isinstance(content.get("config"), dict) or not isinstance(
-        content["config"].get("env"), str
-    ):
+    config = content.get("config")
+    if not isinstance(config, dict) or not isinstance(config.get("env"), str):
         raise UserError(f"{path} holds no configuration with an `env`; the run is damaged.")
-    return content["config"]
+    return config
 
 
-def _agent(path: Path, env: str, seed: int) -> str | None:
-    """The name that a plan gave it; None without a plan."""
-    if not path.exists():
-        return None
-    job = read_json(path)
-    if not isinstance(job, dict) or not isinstance(job.get("agent"), str):
-        raise UserError(f"{path} names no agent; the run is damaged.")
-    if (job.get("game"), job.get("seed")) != (env, seed):
-        raise UserError(
-            f"{path} speaks of {job.get('game')!r} with seed {job.get('seed')!r}, and the run "
-            f"plays {env!r} with seed {seed}; the run is damaged."
-        )
-    return style.plain(job["agent"])
-
-
-def named_by(agent: dict[str, Any], num_steps: int) -> str:
-    """What a plan would have called a run that was made without one."""
+def label_of(agent: dict[str, Any], num_steps: int) -> str:
+    """The agent's name in tables, from the section `agent` of its configuration."""
     algorithm = str(agent.get("algorithm", "visr"))
     if algorithm == "visr":
-        features = "rf-" if agent["features"] == "random" else ""
-        return f"{features}visr{'' if agent['gpi'] else '-no-gpi'}{_additions(agent)}"
+        return _visr_label(agent)
     if algorithm == "diayn":
-        return f"diayn-{agent['num_skills']}{'' if agent['diayn_subtract_prior'] else '-log-q'}"
-    if agent.get("rainbow_recipe") == "data-efficient" and algorithm == "rainbow":
-        return "der"
-    return f"nsq-{short_count(num_steps).lower()}" if algorithm == "nsq" else algorithm
+        reward = "" if agent["diayn_subtract_prior"] else " (log q)"
+        return f"Q-DIAYN-{int(agent['num_skills'])}{reward}"
+    if algorithm in _WITHOUT_REWARDS:
+        return _WITHOUT_REWARDS[algorithm]
+    name = _WITH_REWARDS.get(algorithm, style.plain(algorithm))
+    if algorithm == "rainbow" and agent.get("rainbow_recipe") == "data-efficient":
+        name = "DER"
+    return f"{name} @{short_count(num_steps)}"
 
 
-def _additions(agent: dict[str, Any]) -> str:
-    """What goes beyond the paper's agent, in a plan's words; runs from before there was any have none."""
-    named = {"objective": "visr", "bonus": "none", "task_distribution": "uniform"}
-    found = [str(agent[k]) for k, off in named.items() if agent.get(k, off) != off]
-    if agent.get("value_weight"):
-        found.append("weighted")
-    return "-plus" if found == ["rnd", "visited", "weighted"] else "".join(f"-{f}" for f in found)
+def _visr_label(agent: dict[str, Any]) -> str:
+    random = "RF " if agent["features"] == "random" else ""
+    name = f"{'GPI ' if agent['gpi'] else ''}{random}VISR"
+    defaults = {"objective": "visr", "bonus": "none", "task_distribution": "uniform"}
+    added = [str(agent[k]) for k, default in defaults.items() if agent.get(k, default) != default]
+    added += ["weighted"] if agent.get("value_weight") else []
+    if name == "GPI VISR" and added == ["rnd", "visited", "weighted"]:
+        name = "VISR+"
+    elif name == "GPI VISR" and len(added) == 1 and added[0] in _ADDITIONS:
+        name = _ADDITIONS[added[0]]
+    elif added:
+        name = style.plain(f"{name} with {', '.join(added)}")
+    d = int(agent.get("num_features", _PAPER_FEATURES))
+    return name if d == _PAPER_FEATURES else f"{name}, d = {d}"
 
 
 def short_count(count: float) -> str:
@@ -197,18 +211,10 @@ def short_count(count: float) -> str:
     return f"{count:g}"
 
 
-def _age(path: Path) -> int:
-    """The steps in the last whole row of metrics.csv; 0 where there is none."""
-    with reading(path):
-        if not path.exists():
-            return 0
-        with safe_open.to_read(path) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            lines = file.read().decode("utf-8", errors="replace").split("\n")
-    whole = [line for line in lines[:-1] if line]
-    if not whole or whole[-1].startswith("num_steps"):
-        return 0
+def _last_step(metrics: Path) -> int:
+    """The steps in the last complete row of metrics.csv; 0 if there is none."""
+    rows = whole_lines(metrics)[1:]
     try:
-        return int(float(whole[-1].split(",")[0]))
+        return int(float(rows[-1].split(",")[0])) if rows else 0
     except (ValueError, OverflowError):
-        raise UserError(f"{path} is damaged: a row begins with no count of steps.") from None
+        raise UserError(f"{metrics} is damaged: a row does not start with a number.") from None

@@ -1,8 +1,8 @@
-"""What many scores come to: the paper's aggregates, and the robust ones that came after it.
+"""Aggregates over games and seeds: the paper's, and robust ones with confidence intervals.
 
-Scores of one agent are a list with an array per game, of one number per seed; games may have different
-numbers of seeds. Intervals are stratified: they draw seeds anew within each game and keep the games as they
-are, after Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
+Scores of one agent are a list with one array per game, which holds one number per seed; games may have
+different numbers of seeds. The bootstrap is stratified: it resamples seeds within each game and keeps the
+games, as in Agarwal et al. (2021), "Deep Reinforcement Learning at the Edge of the Statistical Precipice".
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.stats
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 PerGame = Sequence[Floats]
 """[games] of [seeds]."""
+Statistic = Callable[..., Floats]
+"""(*[..., seeds] of each game, axis) -> [...], as scipy.stats.bootstrap calls it."""
 
 REPLICATES = 2_000
 LEVEL = 0.95
 HUMAN_LEVEL = 75.0
-"""Per cent from which on Mnih et al. (2015), and so the paper's ">H", speak of human level."""
+"""Per cent of the human score that the paper's ">H", after Mnih et al. (2015), calls human level."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Where a statistic would lie if the seeds had been others."""
+    """A confidence interval over seeds."""
 
     low: float
     high: float
@@ -40,7 +43,7 @@ class Aggregate:
     """Of the game with the fewest."""
     median: float
     median_std: float | None
-    """Over seeds that played every game; None where there are not two of them."""
+    """Over the seeds that played every game; None with fewer than two of them."""
     mean: float
     mean_std: float | None
     num_above_random: int
@@ -48,15 +51,15 @@ class Aggregate:
     num_at_100: int
     iqm: float
     iqm_interval: Interval | None
-    """None where a game has one seed only: nothing tells how seeds differ."""
+    """None if any game has only one seed."""
     mean_interval: Interval | None
     median_interval: Interval | None
 
 
 def aggregate(scores: Mapping[str, Mapping[int, float]]) -> Aggregate:
-    """All of it, from normalised scores by game and seed: 0 is a random player, 100 the reference."""
+    """Aggregate normalised scores by game and seed; 0 is a random player, 100 the reference."""
     per_game = [np.array([of[seed] for seed in sorted(of)]) for of in scores.values()]
-    means = game_means(per_game)
+    means = np.array([float(np.mean(game)) for game in per_game])
     by_seed = complete_seeds(scores)
     return Aggregate(
         num_games=len(per_game),
@@ -68,20 +71,15 @@ def aggregate(scores: Mapping[str, Mapping[int, float]]) -> Aggregate:
         num_above_random=int((means > 0).sum()),
         num_at_75=int((means >= HUMAN_LEVEL).sum()),
         num_at_100=int((means >= 100).sum()),
-        iqm=iqm(per_game),
-        iqm_interval=interval(per_game, iqm_of_rows),
-        mean_interval=interval(per_game, mean_of_rows),
-        median_interval=interval(per_game, median_of_rows),
+        iqm=float(iqm(*per_game)),
+        iqm_interval=interval(per_game, iqm),
+        mean_interval=interval(per_game, mean),
+        median_interval=interval(per_game, median),
     )
 
 
-def game_means(per_game: PerGame) -> Floats:
-    """[games], over seeds."""
-    return np.array([float(np.mean(game)) for game in per_game])
-
-
 def complete_seeds(scores: Mapping[str, Mapping[int, float]]) -> list[Floats]:
-    """[seeds] of [games]: those seeds with which every game was played."""
+    """[seeds] of [games], for the seeds that played every game."""
     shared = set.intersection(*(set(of) for of in scores.values()))
     return [np.array([of[seed] for of in scores.values()]) for seed in sorted(shared)]
 
@@ -90,60 +88,48 @@ def _std(values: list[float]) -> float | None:
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-def iqm(per_game: PerGame) -> float:
-    """The mean of the middle half of all runs, whatever their game."""
-    return float(_middle_mean(np.concatenate(list(per_game))[None])[0])
+def iqm(*games: Floats, axis: int = -1) -> Floats:
+    """The interquartile mean: the mean of the middle half of all runs of all games."""
+    return scipy.stats.trim_mean(np.concatenate(games, axis=axis), 0.25, axis=axis)
 
 
-def _middle_mean(rows: Floats) -> Floats:
-    """[..., N] -> [...]: a quarter of the numbers (rounded down) is cut at either end."""
-    cut = rows.shape[-1] // 4
-    return np.sort(rows, axis=-1)[..., cut : rows.shape[-1] - cut].mean(axis=-1)
-
-
-Statistic = Callable[[list[Floats]], Floats]
-"""[games] of [replicates, seeds] -> [replicates]."""
-
-
-def iqm_of_rows(drawn: list[Floats]) -> Floats:
-    """The interquartile mean of every replicate."""
-    return _middle_mean(np.concatenate(drawn, axis=1))
-
-
-def mean_of_rows(drawn: list[Floats]) -> Floats:
+def mean(*games: Floats, axis: int = -1) -> Floats:
     """The mean over games of the means over seeds."""
-    return np.mean([game.mean(axis=1) for game in drawn], axis=0)
+    return np.mean([game.mean(axis=axis) for game in games], axis=0)
 
 
-def median_of_rows(drawn: list[Floats]) -> Floats:
+def median(*games: Floats, axis: int = -1) -> Floats:
     """The median over games of the means over seeds."""
-    return np.median([game.mean(axis=1) for game in drawn], axis=0)
+    return np.median([game.mean(axis=axis) for game in games], axis=0)
 
 
-def interval(
-    per_game: PerGame, statistic: Statistic, replicates: int = REPLICATES, seed: int = 0
-) -> Interval | None:
-    """The percentiles of a statistic over stratified bootstrap replicates."""
+def interval(per_game: PerGame, statistic: Statistic, seed: int = 0) -> Interval | None:
+    """The stratified bootstrap interval of a statistic; None if any game has only one seed."""
+    found = _bootstrap(per_game, statistic, REPLICATES, seed)
+    return None if found is None else Interval(float(found[0]), float(found[1]))
+
+
+def _bootstrap(
+    per_game: PerGame, statistic: Statistic, replicates: int, seed: int = 0
+) -> tuple[Floats, Floats] | None:
+    """Percentiles of a statistic over seeds drawn with replacement within each game."""
     if min(map(len, per_game)) < 2:
         return None
-    drawn = resampled(per_game, replicates, np.random.default_rng(seed))
-    return _percentiles(statistic(drawn))
-
-
-def resampled(per_game: PerGame, replicates: int, random: np.random.Generator) -> list[Floats]:
-    """[games] of [replicates, seeds]: as many seeds as a game has, drawn with replacement."""
-    return [game[random.integers(len(game), size=(replicates, len(game)))] for game in per_game]
-
-
-def _percentiles(values: Floats) -> Interval:
-    tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(values, [tail, 100 - tail])
-    return Interval(float(low), float(high))
+    found = scipy.stats.bootstrap(
+        per_game,
+        statistic,
+        vectorized=True,
+        n_resamples=replicates,
+        confidence_level=LEVEL,
+        method="percentile",
+        random_state=np.random.default_rng(seed),  # pyright: ignore  # called rng since scipy 1.15
+    ).confidence_interval
+    return found.low, found.high
 
 
 @dataclass(frozen=True)
 class Improvement:
-    """P(X > Y): how likely a run of X beats one of Y on a game drawn at random; a tie counts half."""
+    """P(X > Y): how likely a run of X scores higher than one of Y on a random game; a tie counts half."""
 
     probability: float
     interval: Interval | None
@@ -151,7 +137,7 @@ class Improvement:
 
     @property
     def verdict(self) -> str:
-        """Plain words: even odds are one half."""
+        """Whether the interval lies above one half, below it, or around it."""
         if self.interval is None:
             return "not enough evidence"
         if self.interval.low > 0.5:
@@ -159,28 +145,25 @@ class Improvement:
         return "does not hold" if self.interval.high < 0.5 else "not enough evidence"
 
 
-def improvement(x: PerGame, y: PerGame, replicates: int = REPLICATES, seed: int = 0) -> Improvement:
-    """Of X over Y, game by game in the same order."""
-    once = _wins([game[None] for game in x], [game[None] for game in y])
-    if min(map(len, [*x, *y])) < 2:
-        return Improvement(float(once[0]), None, len(x))
-    random = np.random.default_rng(seed)
-    drawn = _wins(resampled(x, replicates, random), resampled(y, replicates, random))
-    return Improvement(float(once[0]), _percentiles(drawn), len(x))
+def improvement(x: PerGame, y: PerGame) -> Improvement:
+    """The probability of improvement of X over Y; both list the same games in the same order."""
+    both = [*x, *y]
+    return Improvement(float(_wins(*both)), interval(both, _wins), len(x))
 
 
-def _wins(x: list[Floats], y: list[Floats]) -> Floats:
-    """[games] of [replicates, seeds], twice -> [replicates]."""
-    games = [
-        (np.sign(a[:, :, None] - b[:, None, :]) / 2 + 0.5).mean(axis=(1, 2))
+def _wins(*games: Floats, axis: int = -1) -> Floats:
+    """[..., seeds] of X's games, then of Y's -> [...]: P(X > Y), averaged over games."""
+    x, y = games[: len(games) // 2], games[len(games) // 2 :]
+    shares = [
+        (np.sign(a[..., :, None] - b[..., None, :]) / 2 + 0.5).mean(axis=(-2, -1))
         for a, b in zip(x, y, strict=True)
     ]
-    return np.mean(games, axis=0)
+    return np.mean(shares, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """The share of runs above each threshold, games weighing alike; with its band, if seeds permit."""
+    """The share of runs above each threshold, averaged over games, with its interval if there is one."""
 
     thresholds: Floats
     share: Floats
@@ -188,20 +171,15 @@ class Profile:
     high: Floats | None
 
 
-def profile(per_game: PerGame, thresholds: Floats, replicates: int = 500, seed: int = 0) -> Profile:
-    """A performance profile: P(score > threshold)."""
-    share = _share([game[None] for game in per_game], thresholds)[0]
-    if min(map(len, per_game)) < 2:
-        return Profile(thresholds, share, None, None)
-    drawn = _share(resampled(per_game, replicates, np.random.default_rng(seed)), thresholds)
-    tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(drawn, [tail, 100 - tail], axis=0)
-    return Profile(thresholds, share, low, high)
+def profile(per_game: PerGame, thresholds: Floats) -> Profile:
+    """The performance profile P(score > threshold)."""
 
+    def share(*games: Floats, axis: int = -1) -> Floats:
+        """[..., seeds] of each game -> [thresholds, ...]"""
+        above = [
+            (game > thresholds.reshape(-1, *[1] * game.ndim)).mean(axis=axis) for game in games
+        ]
+        return np.mean(above, axis=0)
 
-def _share(drawn: list[Floats], thresholds: Floats) -> Floats:
-    """[games] of [replicates, seeds] -> [replicates, thresholds]."""
-    total = np.zeros((len(drawn[0]), len(thresholds)))
-    for game in drawn:
-        total += (game[:, :, None] > thresholds).mean(axis=1)
-    return total / len(drawn)
+    low, high = _bootstrap(per_game, share, replicates=500) or (None, None)
+    return Profile(thresholds, share(*per_game), low, high)

@@ -1,4 +1,4 @@
-"""Game against game: Figure 2b (regression or search) and Figure 2c (how long DQN takes)."""
+"""Two agents game by game: Figure 2b (regression and random search) and Figure 2c (VISR and DQN)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from visr.paper.suite.game_suites import Suite, name_of
 from visr.paper.suite.read import short_count
 from visr.paper.suite.rows import Entry
 from visr.report import scores, style
-from visr.report.style import Theme
+from visr.report.style import PALETTE
 
-_ROW = 0.165  # inches of a game's line
-_WIDE_RANGE = 300.0  # per cent from which on an axis is logarithmic beyond 10
-_LAST = 200.0  # millions of frames that published curves end at
+_ROW = 0.165  # inches of a game's row
+_WIDE_RANGE = 300.0  # per cent from which an axis is logarithmic beyond 10
+_LAST = 200.0  # the last million of frames of the published curves
 
 
 def regression_or_search(suite: Suite) -> Drawing | None:
-    """Figure 2b: the same data, the same agent, two ways to find w."""
+    """Figure 2b: the same data and the same agent, with two ways to choose w."""
     by_name = {entry.key.name: entry for entry in suite.entries}
     pairs = [
         (by_name[name], by_name[name.replace(" @", " by search @")])
@@ -34,29 +34,28 @@ def regression_or_search(suite: Suite) -> Drawing | None:
     if not pairs:
         return None
     regression, search = pairs[0]
-    shared = [game for game in regression.scores if game in search.scores]
     found = [
-        (game, _score(suite, regression, game), _score(suite, search, game)) for game in shared
+        (game, _score(suite, regression, game), _score(suite, search, game))
+        for game in regression.scores
+        if game in search.scores
     ]
     found.sort(key=lambda row: (row[1], row[0]))
     ahead = sum(one > other for _, one, other in found)
     ties = sum(one == other for _, one, other in found)
-    said = f"Regression is ahead on {ahead} of {len(found)} games" + (
-        f", with {ties} tied" if ties else ""
-    )
+    result = f"Regression is ahead on {ahead} of {len(found)} games"
+    result += f", {ties} tied." if ties else "."
     paper = (
-        " The paper's text: ahead on 41 of 57, one tied; means 109.16 and 63.57, medians 8.99 "
-        "and 3.45."
+        " In the paper it is ahead on 41 of 57, one tied; means 109.16 and 63.57, medians 8.99 and 3.45."
         if suite.is_atari
         else ""
     )
     return Drawing(
         f"{suite.key}_figure_2b",
-        "Regression against random search (Figure 2b)",
-        f"{regression.key.name}, game by game. {said}.",
+        "Regression and random search (Figure 2b)",
+        f"{regression.key.name}, game by game. {result}",
         f"{regression.key.name}: {suite.unit} with w from regression (blue) and from random "
-        f"search on the same data (vermilion), means over seeds. {said}.{paper}",
-        lambda theme: _draw_pairs(theme, found, suite.unit),
+        f"search on the same data (red), means over seeds. {result}{paper}",
+        lambda: _draw_pairs(found, suite.unit),
         ("game", "regression", "search"),
         [(name_of(game), one, other) for game, one, other in found],
     )
@@ -66,17 +65,15 @@ def _score(suite: Suite, entry: Entry, game: str) -> float:
     return suite.normalised(entry.mean(game), game)
 
 
-def _draw_pairs(theme: Theme, found: list[tuple[str, float, float]], unit: str) -> Figure:
-    figure, axes = _rows(len(found), 0.62)
-    blue, red = theme.palette["blue"], theme.palette["vermilion"]
+def _draw_pairs(found: list[tuple[str, float, float]], unit: str) -> Figure:
+    figure, axes = _rows([name_of(game) for game, _, _ in found])
+    blue, red = PALETTE["blue"], PALETTE["vermilion"]
     for row, (_, one, other) in enumerate(found):
         axes.plot([one, other], [row, row], color=blue if one > other else red, lw=1.2, alpha=0.45)
     axes.plot([x for _, _, x in found], range(len(found)), "o", color=red, ms=4, mew=0)
     axes.plot([x for _, x, _ in found], range(len(found)), "o", color=blue, ms=4, mew=0)
-    _name_rows(axes, theme, [name_of(game) for game, _, _ in found])
-    values = np.array([x for row in found for x in row[1:]])
-    _score_axis(axes, values)
-    axes.axvline(0, color=theme.muted, lw=0.7, zorder=0)
+    _score_axis(axes, np.array([x for row in found for x in row[1:]]))
+    axes.axvline(0, color=style.MUTED, lw=0.7, zorder=0)
     axes.set_xlabel(unit, fontsize=7.5, labelpad=2)
     top = 1 + 0.08 / (figure.get_figheight())
     for x, words, paint in ((0.0, "regression", blue), (0.2, "random search", red)):
@@ -84,27 +81,23 @@ def _draw_pairs(theme: Theme, found: list[tuple[str, float, float]], unit: str) 
     return figure
 
 
-def _rows(count: int, margin: float) -> tuple[Figure, Axes]:
-    height = _ROW * count + margin + 0.18
+def _rows(names: list[str]) -> tuple[Figure, Axes]:
+    """An empty figure with a named row for each game."""
+    height = _ROW * len(names) + 0.8
     figure = Figure(figsize=(style.WIDTH, height))
     axes = figure.subplots()
-    figure.subplots_adjust(
-        left=0.19, right=0.97, bottom=0.42 / height, top=1 - (margin - 0.34) / height
-    )
-    axes.set_ylim(-0.7, count - 0.3)
-    return figure, axes
-
-
-def _name_rows(axes: Axes, theme: Theme, names: list[str]) -> None:
-    axes.set_yticks(range(len(names)), names, fontsize=6.5, color=theme.ink)
+    figure.subplots_adjust(left=0.19, right=0.97, bottom=0.42 / height, top=1 - 0.28 / height)
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.set_yticks(range(len(names)), names, fontsize=6.5, color=style.INK)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     for row in range(len(names)):
-        axes.axhline(row, color=theme.rule, lw=0.35, zorder=0)
+        axes.axhline(row, color=style.RULE, lw=0.35, zorder=0)
+    return figure, axes
 
 
 def _score_axis(axes: Axes, values: np.ndarray) -> None:
-    """Linear where it can be; else linear to 10 and logarithmic beyond."""
+    """Linear for a small range; else linear to 10 and logarithmic beyond."""
     if values.size and float(np.ptp(values)) > _WIDE_RANGE:
         axes.set_xscale("symlog", linthresh=10, linscale=0.6)
         ticks = [-1000, -100, -10, 0, 10, 100, 1000, 10_000, 100_000]
@@ -121,18 +114,24 @@ def _score_axis(axes: Axes, values: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class Match:
-    """How many millions of frames DQN takes to score as much."""
+    """Millions of frames that DQN needs for the same score; infinity if it never reaches it."""
 
     game: str
     score: float
     published: float | None
-    """By Dopamine's curves; infinity if not within their 199 million; None where there is no curve."""
+    """By Dopamine's curves, which end at 199 million; None without a curve."""
     own: float | None
-    """By our own DQN runs, in their own frames; infinity if not within them."""
+    """By our own DQN runs; None without a run."""
+
+    @property
+    def shown(self) -> float:
+        """The published number if there is one, else our own."""
+        frames = self.own if self.published is None else self.published
+        return np.inf if frames is None else frames
 
 
 def frames_of_dqn(suite: Suite) -> Drawing | None:
-    """Figure 2c: what 100k rewarded steps after pre-training are worth in frames of DQN."""
+    """Figure 2c: frames that DQN needs for the score of VISR after 100k rewarded steps."""
     by_name = {entry.key.name: entry for entry in suite.entries}
     entry = by_name.get("GPI VISR @100k", by_name.get("VISR @100k"))
     if entry is None:
@@ -141,42 +140,36 @@ def frames_of_dqn(suite: Suite) -> Drawing | None:
     found = [match for match in found if match.published is not None or match.own is not None]
     if not found:
         return None
-    found.sort(key=lambda m: (_shown(m), m.game))
-    told = (
-        f"Millions of frames until DQN first scores as much as {entry.key.name} "
+    found.sort(key=lambda m: (m.shown, m.game))
+    words = (
+        f"Millions of frames until DQN first has the score of {entry.key.name} "
         f"({entry.key.num_steps:,} reward-free steps)"
     )
     return Drawing(
         f"{suite.key}_figure_2c",
-        "Frames that DQN needs to match (Figure 2c)",
-        f"{told}, for {len(found)} games.",
-        f"{told}: {_reading(found)}",
-        lambda theme: _draw_frames(theme, found),
+        "Frames that DQN needs for the same score (Figure 2c)",
+        f"{words}, for {len(found)} games.",
+        f"{words}: {_result(found)}",
+        lambda: _draw_frames(found),
         ("game", "score", "published_dqn_million_frames", "own_dqn_million_frames"),
         [(name_of(m.game), m.score, _or_empty(m.published), _or_empty(m.own)) for m in found],
     )
 
 
-def _reading(found: list[Match]) -> str:
-    never = sum(np.isinf(_shown(m)) for m in found)
-    words = f"{never} of {len(found)} games not within its curve (green), "
+def _result(found: list[Match]) -> str:
+    never = sum(np.isinf(m.shown) for m in found)
+    words = f"in {never} of {len(found)} games never within its curve (green), "
     if any(m.published is not None for m in found):
-        soon = sum(_shown(m) <= 1 for m in found)
+        soon = sum(m.shown <= 1 for m in found)
         words += (
-            f"{soon} in its first million (red), the rest between (yellow). Bars: Dopamine's "
+            f"in {soon} within the first million (red), in the others later (yellow). Bars: Dopamine's "
             "published DQN, mean of 5 runs, sticky actions, to 199 million; light bars are games "
             "of the 26. "
         )
     else:
-        words += "the rest within it (yellow). No curve is published for these games. "
+        words += "in the others within it (yellow). No curve is published for these games. "
     own = any(m.own is not None for m in found)
     return words + ("Diamonds: our own DQN runs." if own else "There is no DQN run of ours.")
-
-
-def _shown(match: Match) -> float:
-    known = match.published if match.published is not None else match.own
-    assert known is not None
-    return known
 
 
 def _or_empty(frames: float | None) -> object:
@@ -191,8 +184,8 @@ def _match(suite: Suite, entry: Entry, game: str) -> Match:
 
 
 def _own_dqn(suite: Suite, game: str, score: float) -> float | None:
-    """The step at which our DQN runs first reached it, in millions of frames: the median of the longest."""
-    runs = [r for r in suite.runs if r.env == game and r.agent.startswith("dqn") and r.online]
+    """Millions of frames until our longest DQN runs first reached the score: the median over seeds."""
+    runs = [r for r in suite.runs if r.env == game and r.label.startswith("DQN") and r.online]
     longest = max((run.num_steps for run in runs), default=0)
     reached = []
     for run in (run for run in runs if run.num_steps == longest):
@@ -204,22 +197,22 @@ def _own_dqn(suite: Suite, game: str, score: float) -> float | None:
     return float(np.median(reached)) if reached else None
 
 
-def _draw_frames(theme: Theme, found: list[Match]) -> Figure:
-    figure, axes = _rows(len(found), 0.62)
+def _draw_frames(found: list[Match]) -> Figure:
+    figure, axes = _rows([name_of(m.game) for m in found])
     in_26 = {game.id for game in atari_games.all_games() if game.in_26}
     low, high = _frame_limits(found)
     for row, match in enumerate(found):
-        frames, is_published = _shown(match), match.published is not None
-        hue = "vermilion" if is_published and frames <= 1 else "orange"
-        hue = "green" if np.isinf(frames) else hue
-        axes.axhspan(row - 0.5, row + 0.5, color=theme.palette[hue], alpha=0.22, lw=0)
+        is_published = match.published is not None
+        hue = "vermilion" if is_published and match.shown <= 1 else "orange"
+        hue = "green" if np.isinf(match.shown) else hue
+        axes.axhspan(row - 0.5, row + 0.5, color=PALETTE[hue], alpha=0.22, lw=0)
         if match.published is not None:
-            paint = theme.palette["sky" if match.game in in_26 else "blue"]
+            paint = PALETTE["sky" if match.game in in_26 else "blue"]
             axes.barh(row, min(match.published, high) - low, left=low, height=0.62, color=paint)
         if match.own is not None and np.isfinite(match.own):
-            axes.plot(match.own, row, "D", color=theme.ink, ms=3.5, mew=0, clip_on=False)
-        if np.isinf(frames):
-            paint = theme.ground if is_published else theme.muted
+            axes.plot(match.own, row, "D", color=style.INK, ms=3.5, mew=0, clip_on=False)
+        if np.isinf(match.shown):
+            paint = "white" if is_published else style.MUTED
             axes.text(high * 0.96, row, "never", ha="right", va="center", fontsize=5.5, color=paint)
     if high == _LAST:
         axes.set_xscale("log")
@@ -227,13 +220,12 @@ def _draw_frames(theme: Theme, found: list[Match]) -> Figure:
         axes.minorticks_off()
     axes.set_xlim(low, high)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short_count(x * 1e6)))
-    _name_rows(axes, theme, [name_of(m.game) for m in found])
     axes.set_xlabel("frames of DQN", fontsize=7.5, labelpad=2)
     return figure
 
 
 def _frame_limits(found: list[Match]) -> tuple[float, float]:
-    """The published curves' own million to 200; without them, what our own runs span."""
+    """0.5 to 200 million with published curves, else the range of our own runs."""
     if any(match.published is not None for match in found):
         return 0.5, _LAST
     known = [m.own for m in found if m.own is not None and np.isfinite(m.own)]
