@@ -36,7 +36,7 @@ def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[
     """(steps, fraction) at the steps of `AT`: w's own policy, for the task's true reward."""
     agent = finetuning.initial_agent(run.visr, run.config, settings)
     saved = task.w[None]
-    tuner = FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent.psi)
+    tuner = FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent)
     for at in [at for at in AT if at <= settings.num_steps]:
         while tuner.num_steps < at or tuner.doing:
             tuner.round()

@@ -22,11 +22,9 @@ from torch import Tensor, nn
 
 from visr import config as configuration
 from visr import envs
-from visr.agents.registry import Agent
-from visr.agents.visr import draw_policies
+from visr.agents.base import Agent
 from visr.config import RunConfig, presets
 from visr.envs.grid.world import NUM_ACTIONS, GridWorld
-from visr.ops import sphere
 from visr.storage.run_dir import RunDir
 from visr.training import devices
 from visr.training.actor_pool import group_sizes, spec_of
@@ -243,8 +241,8 @@ def minatar(preset: str, env: str, seconds: float) -> dict[str, Any]:
 def network_passes(agent: Agent, config: RunConfig, unroll: Unroll) -> Job:
     """One round's acting, losses and gradients on data that is there; no games and no optimiser."""
     length, num_envs, size = len(unroll.action), unroll.num_unrolls, config.training.batch_size
-    w = sphere.uniform(num_envs, d=config.agent.num_features)
-    policies = draw_policies(config.agent, w, None)
+    w = agent.sample_tasks(num_envs, None)
+    policies = agent.sample_policies(w, None)
     previous_action, memory = agent.psi.no_memory(num_envs)
     batches = [unroll.part(start, start + size) for start in range(0, num_envs, size)]
 
@@ -253,7 +251,7 @@ def network_passes(agent: Agent, config: RunConfig, unroll: Unroll) -> Job:
             readout = agent.psi.fold(w)
             for t in range(length):
                 hidden, _ = agent.psi.step(unroll.observation[t], previous_action, memory)
-                agent.psi.gpi_values(hidden, policies, readout).argmax(dim=-1)
+                agent.action_values(hidden, policies, readout).argmax(dim=-1)
         for batch in batches:
             losses = agent.losses(batch)
             (losses.psi + losses.phi).backward()

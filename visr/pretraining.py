@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
-from visr.agents.registry import Agent
 from visr.agents.visr import Visr
 from visr.config import BASELINES, RunConfig
 from visr.errors import UserError, needing

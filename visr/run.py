@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from visr import config as configuration
 from visr import envs
 from visr.agents import registry
+from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
@@ -347,7 +348,7 @@ class Run:
                 f"The task `{task.name}` was made in {task.env} and this run lives in {self.config.env}; "
                 "infer it with this run."
             )
-        if len(task.w) != (size := self.config.agent.task_size):
+        if len(task.w) != (size := self.agent.task_size):
             raise UserError(
                 f"The task `{task.name}` has {len(task.w)} features and this run has "
                 f"{size}; infer it with this run."
@@ -355,7 +356,7 @@ class Run:
         return task
 
 
-def _restore(agent: registry.Agent, run_dir: RunDir, model: pretrained_models.Card | None) -> int:
+def _restore(agent: Agent, run_dir: RunDir, model: pretrained_models.Card | None) -> int:
     """Weights from a run's newest checkpoint or a model; returns their age in steps."""
     if model is None:
         return checkpoint.restore_agent(agent, run_dir)

@@ -1,4 +1,4 @@
-"""The vocabulary of the house: what environments, actors and learners hand to one another."""
+"""Data types shared by environments, actors and learners."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What networks need to know of an environment."""
+    """The spaces of one environment."""
 
     observation_space: Space
     num_actions: int
@@ -31,10 +31,10 @@ class Transitions(NamedTuple):
 
 
 class Unroll(NamedTuple):
-    """T steps of B environments under one w each; the last observation is the bootstrap.
+    """T steps of B environments, each under one w; targets bootstrap from the last observation.
 
-    Step t leads from observation[t] to observation[t + 1]. Environments reset at the next step: the
-    true last observation of an episode arrives like any other, and the step after it only resets.
+    Step t leads from observation[t] to observation[t + 1]. Environments reset in the next step: the
+    last observation of an episode is stored like any other, and the step after it only resets.
     """
 
     observation: Tensor
@@ -42,19 +42,19 @@ class Unroll(NamedTuple):
     action: Tensor
     """[T, B] int64"""
     reward: Tensor
-    """[T, B] float32: the environment's own, for rewarded phases; pre-training never looks at it."""
+    """[T, B] float32: the environment's reward; pre-training does not use it."""
     terminated: Tensor
-    """[T, B] bool: nothing after t + 1 counts: the episode ended there, or a life that counts as one."""
+    """[T, B] bool: the episode ended at t + 1, or a life was lost: discount 0."""
     truncated: Tensor
-    """[T, B] bool: the clock ran out at t + 1, life would have gone on."""
+    """[T, B] bool: time limit at t + 1: bootstrap."""
     is_reset: Tensor
-    """[T, B] bool: step t only began a new episode; its action was ignored."""
+    """[T, B] bool: step t only reset the environment; its action was ignored."""
     w: Tensor
-    """[B, d]: the task pursued."""
+    """[B, d]: the task."""
     previous_action: Tensor
-    """[B] int64: what led to observation[0]; -1 where that begins an episode."""
+    """[B] int64: the action before observation[0]; -1 where that begins an episode."""
     memory: Tensor
-    """[B, M]: what the actor remembered before observation[0]; M = 0 without a recurrent core."""
+    """[B, M]: the LSTM's memory before observation[0]; M = 0 without an LSTM."""
 
     @property
     def num_unrolls(self) -> int:
@@ -68,11 +68,16 @@ class Unroll(NamedTuple):
 
     @property
     def previous_actions(self) -> Tensor:
-        """[T + 1, B]: what led to each observation; -1 where it begins an episode."""
+        """[T + 1, B]: the action before each observation; -1 where it begins an episode."""
         actions = self.action.new_empty(len(self.action) + 1, self.num_unrolls)
         actions[0] = self.previous_action
         actions[1:] = self.action.masked_fill(self.is_reset, -1)
         return actions
+
+    def mean_over_steps(self, values: Tensor) -> Tensor:
+        """The mean of [T, B], without steps that only reset an environment."""
+        weight = (~self.is_reset).to(values.dtype)
+        return (values * weight).sum() / weight.sum().clamp(min=1)
 
     def part(self, start: int, stop: int) -> Unroll:
         """Unrolls start..stop, as views."""
@@ -81,9 +86,9 @@ class Unroll(NamedTuple):
         return Unroll(*(x[:, start:stop] for x in by_time), *(x[start:stop] for x in by_unroll))
 
     def to(self, device: torch.device) -> Unroll:
-        """The same, elsewhere."""
+        """A copy on another device."""
         return Unroll(*(x.to(device, non_blocking=True) for x in self))
 
 
 BY_UNROLL = ("w", "previous_action", "memory")
-"""The fields of an unroll that have no axis for time; they come last."""
+"""The last fields of an unroll: those without a time axis."""

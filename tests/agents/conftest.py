@@ -1,4 +1,4 @@
-"""A batch to learn from, and agents to teach."""
+"""A batch of unrolls, and small agents."""
 
 from __future__ import annotations
 
@@ -10,23 +10,38 @@ import torch
 from gymnasium.spaces import Discrete
 
 from visr import config as configuration
+from visr.agents import registry
+from visr.agents.extensions.visr_plus import VisrPlus
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.ops import sphere
 from visr.types import EnvSpec, Unroll
 
+SPEC = EnvSpec(Discrete(9), num_actions=4)
 NewAgent = Callable[..., Visr]
+NewVisrPlus = Callable[..., VisrPlus]
 
 
 @pytest.fixture
 def new_agent() -> NewAgent:
-    """A small agent for 9 states and 4 actions, with these fields of the configuration."""
+    """VISR for 9 states and 4 actions, with these fields of the configuration."""
 
     def make(**fields: Any) -> Visr:
         torch.manual_seed(0)
         fields = {"hidden_sizes": (16, 16), "target_period": 2, **fields}
-        config = configuration.replace(RunConfig(), **fields).agent
-        return Visr(config, EnvSpec(Discrete(9), num_actions=4))
+        return registry.new_visr(configuration.replace(RunConfig(), **fields).agent, SPEC)
+
+    return make
+
+
+@pytest.fixture
+def new_visr_plus(new_agent: NewAgent) -> NewVisrPlus:
+    """The same with fields that go beyond the paper."""
+
+    def make(**fields: Any) -> VisrPlus:
+        agent = new_agent(**fields)
+        assert isinstance(agent, VisrPlus)
+        return agent
 
     return make
 

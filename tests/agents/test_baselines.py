@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -14,15 +14,15 @@ from torch import Tensor
 from tests.probes import CORRIDOR, NOISE
 from visr import config as configuration
 from visr.agents import registry
+from visr.agents.base import Agent
 from visr.agents.curiosity import Curiosity
 from visr.agents.diayn import Diayn
-from visr.agents.registry import Agent
-from visr.config import RunConfig, presets
+from visr.config import BASELINES, Algorithm, RunConfig, presets
 from visr.training.learner import Learner
 from visr.training.loop import Loop
 from visr.types import EnvSpec, Unroll
 
-ALGORITHMS = tuple(registry.AGENTS)
+ALGORITHMS = tuple(a for a in get_args(Algorithm) if a not in BASELINES)
 SPEC = EnvSpec(Discrete(5), num_actions=2)
 SMALL = {"hidden_sizes": (32, 32), "curiosity_size": 16, "num_skills": 2, "target_period": 5}
 GAMMA = 0.9
@@ -49,7 +49,7 @@ def new_unroll(agent: Agent) -> Unroll:
         terminated=terminated,
         truncated=flags,
         is_reset=is_reset,
-        w=registry.draw_tasks(agent.config, batch, random),
+        w=agent.sample_tasks(batch, random),
         previous_action=torch.full((batch,), -1),
         memory=torch.empty(batch, 0),
     )
@@ -109,7 +109,7 @@ def test_curiosity_divides_by_the_deviation_of_discounted_sums():
     # deviation = sqrt((1 + 1 + .25 + .25) / 4) = sqrt(.625);  the next begins at (2.5 + 1.5) / 2 = 2
     agent = new_agent("rf-curiosity", gamma=0.5)
     assert isinstance(agent, Curiosity)
-    deviation = agent._deviation_of_sums(torch.tensor([[1.0, 3.0], [2.0, 0.0]]))
+    deviation = agent._deviation_of_returns(torch.tensor([[1.0, 3.0], [2.0, 0.0]]))
     assert float(deviation) == pytest.approx(math.sqrt(0.625))
     assert float(agent.carried) == 2.0
 

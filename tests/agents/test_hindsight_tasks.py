@@ -8,10 +8,11 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete
 
+from tests.reference import n_step_targets
 from visr import config as configuration
-from visr.agents import n_step_q
-from visr.agents.draws import Draws
+from visr.agents import registry
 from visr.agents.extensions import hindsight_tasks
+from visr.agents.extensions.hindsight_tasks import SeededGenerators
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.errors import UserError
@@ -21,9 +22,9 @@ from visr.types import EnvSpec, Unroll
 NewAgent = Callable[..., Visr]
 
 
-def new_draws(seed: int = 0) -> Draws:
+def new_generators(seed: int = 0) -> SeededGenerators:
     torch.manual_seed(seed)
-    return Draws()
+    return SeededGenerators()
 
 
 def test_tasks_are_unit_vectors():
@@ -56,7 +57,7 @@ def test_tasks_lie_nearer_to_phi_than_uniform_ones_do():
 @pytest.mark.parametrize("mix", [0.0, 1.0])
 def test_the_mix_is_the_share_of_unrolls_replaced(mix: float):
     w, phi = sphere.uniform(50, d=5), sphere.uniform(10, 50, d=5)
-    changed, replaced = hindsight_tasks.relabelled(w, phi, mix, new_draws())
+    changed, replaced = hindsight_tasks.replace_tasks(w, phi, mix, torch.Generator())
     assert replaced.float().mean() == mix
     assert torch.equal(changed, w) == (mix == 0.0)
 
@@ -70,14 +71,14 @@ def test_phi_still_infers_the_task_that_was_pursued(unroll: Unroll, new_agent: N
     assert plain.losses(unroll).psi.item() != mixed.losses(unroll).psi.item()
 
 
-def test_draws_go_on_where_a_checkpoint_left_them():
-    draws = new_draws()
-    draws.next()
-    copy = new_draws(seed=1)
-    copy.load_state_dict({k: v.clone() for k, v in draws.state_dict().items()})
-    ours, theirs = (torch.rand(3, generator=d.next()) for d in (draws, copy))
+def test_generators_continue_from_a_checkpoint():
+    generators = new_generators()
+    generators.next()
+    copy = new_generators(seed=1)
+    copy.load_state_dict({k: v.clone() for k, v in generators.state_dict().items()})
+    ours, theirs = (torch.rand(3, generator=d.next()) for d in (generators, copy))
     assert torch.equal(ours, theirs)
-    assert not torch.equal(ours, torch.rand(3, generator=draws.next()))
+    assert not torch.equal(ours, torch.rand(3, generator=generators.next()))
 
 
 def test_returns_of_another_task_end_before_the_first_action_it_would_not_choose(unroll: Unroll):
@@ -89,7 +90,8 @@ def test_returns_of_another_task_end_before_the_first_action_it_would_not_choose
     action[2] = 1
     probe = unroll._replace(action=action, w=torch.ones(4, 1))
     off_policy = torch.tensor([True, True, True, False])
-    target = n_step_q.targets(psi, torch.ones(6, 4, 1), probe, 0.5, 3, off_policy)
+    cut = hindsight_tasks.cut_off_policy(probe, psi, off_policy)
+    target = n_step_targets(psi, torch.ones(6, 4, 1), cut, gamma=0.5, n=3)
     assert target[0, 0, 0].item() == pytest.approx(1 + 0.5 * (1 + 0.5 * 8))
     assert target[1, 0, 0].item() == pytest.approx(1 + 0.5 * 8)
     # The last column pursued w itself: three steps, as ever.
@@ -100,7 +102,7 @@ def test_pieces_are_the_same_steps_in_shorter_unrolls(unroll: Unroll):
     reset = torch.zeros(6, 4, dtype=torch.bool)
     reset[1, 2] = True  # so that the piece after it begins an episode
     whole = unroll._replace(is_reset=reset)
-    short = hindsight_tasks.pieces(whole, 2)
+    short = hindsight_tasks.split_unroll(whole, 2)
     assert short.action.shape == (2, 12)
     for piece in range(3):
         for env in range(4):
@@ -126,8 +128,8 @@ def test_one_step_losses_do_not_change_when_unrolls_are_cut(unroll: Unroll, new_
 
 
 def test_every_piece_draws_a_task_of_its_own(unroll: Unroll):
-    short = hindsight_tasks.pieces(unroll, 1)
-    w, _ = hindsight_tasks.relabelled(short.w, sphere.uniform(6, 4, d=5), 1.0, new_draws())
+    short = hindsight_tasks.split_unroll(unroll, 1)
+    w, _ = hindsight_tasks.replace_tasks(short.w, sphere.uniform(6, 4, d=5), 1.0, torch.Generator())
     assert len({tuple(row) for row in w.tolist()}) > 20  # two may draw the same step
 
 
@@ -136,4 +138,4 @@ def test_a_memory_cannot_be_cut():
         RunConfig(), task_distribution="visited", task_steps=1, core="lstm"
     )
     with pytest.raises(UserError, match="--core none"):
-        Visr(config.agent, EnvSpec(Discrete(9), num_actions=4))
+        registry.new(config.agent, EnvSpec(Discrete(9), num_actions=4))

@@ -1,4 +1,4 @@
-"""The laws of the method."""
+"""VISR: its losses, its target network, GPI and task inference."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import torch
 from gymnasium.spaces import Discrete
 from torch import Tensor
 
+from tests.reference import gpi_values, n_step_targets
 from visr import config as configuration
-from visr.agents import n_step_q
+from visr.agents import registry
 from visr.agents.base import BehaviourModel
-from visr.agents.visr import Visr, draw_policies
+from visr.agents.visr import Visr
 from visr.config import AgentConfig, RunConfig
-from visr.ops import gpi, sphere
+from visr.ops import sphere
 from visr.training.learner import Learner
 from visr.types import EnvSpec, Transitions, Unroll
 
@@ -35,7 +36,7 @@ def agent_config(**fields: Any) -> AgentConfig:
 
 def new_agent(**fields: Any) -> Visr:
     torch.manual_seed(0)
-    return Visr(agent_config(**fields), SPEC)
+    return registry.new_visr(agent_config(**fields), SPEC)
 
 
 def parameters_after_an_update(agent: Visr, unroll: Unroll) -> dict[str, Tensor]:
@@ -135,7 +136,7 @@ def test_nothing_is_expected_after_the_end_of_an_episode(unroll: Unroll):
     terminated = unroll.terminated.clone()
     terminated[:] = True
     psi, phi = torch.randn(7, 4, 4, 5), torch.randn(6, 4, 5)
-    ended = n_step_q.targets(psi, phi, unroll._replace(terminated=terminated), 0.9, n=3)
+    ended = n_step_targets(psi, phi, unroll._replace(terminated=terminated), 0.9, n=3)
     torch.testing.assert_close(ended, phi)
 
 
@@ -166,7 +167,7 @@ def test_returns_do_not_look_beyond_a_time_out(unroll: Unroll):
     psi = torch.full((7, 4, 4, 1), 8.0)
     cumulant = 2.0 ** torch.arange(6.0).view(6, 1, 1).expand(6, 4, 1)
     timed = unroll._replace(truncated=truncated, w=torch.ones(4, 1))
-    target = n_step_q.targets(psi, cumulant, timed, gamma=0.5, n=3)
+    target = n_step_targets(psi, cumulant, timed, gamma=0.5, n=3)
     torch.testing.assert_close(target[:3, 0, 0], torch.tensor([4.0, 6.0, 13.0]))
 
 
@@ -193,29 +194,30 @@ def test_phi_rests_after_its_own_number_of_updates(unroll: Unroll):
     assert not torch.equal(rested["psi.readout.weight"], readout(agent.psi).weight)
 
 
-def test_folding_w_into_the_readout_equals_forming_psi():
+def test_action_values_are_the_maximum_of_psi_times_w_over_policies():
     agent = new_agent()
     states, w = torch.randint(9, (8,)), sphere.uniform(8, d=5)
     policies = sphere.uniform(8, 3, d=5)
     psi = torch.stack([agent.psi(states, policies[:, i]) for i in range(3)])
-    values = agent.psi.gpi_values(agent.psi.first_step(states), policies, agent.psi.fold(w))
-    torch.testing.assert_close(values, gpi.values(psi, w))
+    values = agent.action_values(agent.psi.first_step(states), policies, agent.psi.fold(w))
+    torch.testing.assert_close(values, gpi_values(psi, w))
 
 
 def test_policies_begin_with_w_itself():
     w = sphere.uniform(6, d=5)
-    drawn = draw_policies(agent_config(gpi_samples=3), w, None)
+    drawn = new_agent(gpi_samples=3).sample_policies(w, None)
     assert drawn.shape == (6, 4, 5)
     assert torch.equal(drawn[:, 0], w)
-    assert draw_policies(agent_config(gpi=False), w, None).shape == (6, 1, 5)
+    assert new_agent(gpi=False).sample_policies(w, None).shape == (6, 1, 5)
+    assert new_agent().sample_policies(w, None, gpi=False).shape == (6, 1, 5)
 
 
 @pytest.mark.parametrize(("distribution", "cosine"), [("vmf", 0.65), ("uniform", 0.0)])
 def test_neighbours_come_from_the_distribution_asked_for(distribution: str, cosine: float):
     # A_5(5) = 0.65 is the mean cosine of vMF neighbours at kappa = 5
     w = sphere.uniform(2000, d=5, generator=torch.Generator().manual_seed(0))
-    config = agent_config(gpi_distribution=distribution)
-    drawn = draw_policies(config, w, torch.Generator().manual_seed(1))
+    agent = new_agent(gpi_distribution=distribution)
+    drawn = agent.sample_policies(w, torch.Generator().manual_seed(1))
     assert (drawn[:, 1:] * w[:, None]).sum(-1).mean().item() == pytest.approx(cosine, abs=0.01)
 
 

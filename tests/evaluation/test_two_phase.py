@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from visr import config as configuration
 from visr import envs
-from visr.agents.registry import draw_tasks
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.episodes import Episode
@@ -309,5 +308,5 @@ def test_evaluation_plays_other_games_than_those_that_were_learnt_from(
 
 def test_tasks_and_actions_share_no_draws(agent: Visr, config: RunConfig, pay: Any):
     actions = torch.Generator().manual_seed(two_phase.derived(0, two_phase.ACTIONS))
-    tasks = two_phase.own_tasks(config.agent, 0)
-    assert not np.allclose(tasks(), draw_tasks(config.agent, 1, actions)[0].numpy())
+    tasks = two_phase.own_tasks(agent, 0)
+    assert not np.allclose(tasks(), agent.sample_tasks(1, actions)[0].numpy())

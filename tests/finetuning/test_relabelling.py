@@ -49,7 +49,7 @@ def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
     settings = configuration.finetune_settings({**FREE, **fields})
     agent = finetuning.initial_agent(run.visr, run.config, settings)
     saved = task.w[None]
-    return FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent.psi)
+    return FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.visr)
 
 
 def test_nothing_is_kept_of_the_rewards_of_free_steps(pretrained: visr.Run, task: Task):

@@ -12,14 +12,15 @@ from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tests.reference import gpi_values
 from visr import config as configuration
 from visr import pretraining
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
-from visr.networks.build import MlpTorso
 from visr.networks.deep import DeepFeatures, DeepSuccessorFeatures
-from visr.ops import gpi, sphere
+from visr.networks.torsos import MlpTorso
+from visr.ops import sphere
 from visr.training import checkpoint
 from visr.training.loop import Loop
 from visr.types import EnvSpec
@@ -117,7 +118,7 @@ def test_gpi_through_heads_alone_equals_full_passes(lstm: bool):
         full = torch.stack(passes)
         hidden, memory = psi.step(observation[t], previous[t], memory)
         values = psi.gpi_values(hidden, policies, psi.fold(w))
-        torch.testing.assert_close(values, gpi.values(full, w))
+        torch.testing.assert_close(values, gpi_values(full, w))
         # Policies differ in their opinions, and not always the same one is best.
         assert (full @ w[:, :, None]).argmax(dim=0).unique().numel() > 1
 

@@ -12,10 +12,11 @@ from gymnasium.spaces import Box, Discrete
 from torch import Tensor, nn
 
 from visr import config as configuration
+from visr import networks
 from visr.agents.visr import Visr
-from visr.config import RunConfig
+from visr.config import AgentConfig, RunConfig
 from visr.errors import UserError
-from visr.networks import build, images
+from visr.networks import images
 from visr.networks.deep import DeepFeatures, DeepSuccessorFeatures
 from visr.networks.images import ImageTorso
 from visr.ops import sphere
@@ -34,8 +35,8 @@ def pixels(*shape: int) -> Tensor:
     return torch.randint(256, shape, generator=generator).to(torch.uint8)
 
 
-def plan(torso: str) -> build.Plan:
-    return build.Plan(5, torso, "auto", (16,), centred=False, normalise=True)
+def config(torso: str) -> AgentConfig:
+    return AgentConfig(torso=torso, hidden_sizes=(16,))  # pyright: ignore
 
 
 def new_agent(**fields: Any) -> Visr:
@@ -203,8 +204,8 @@ def test_impala_reads_even_a_single_pixel():
 def test_a_table_is_no_image(name: str):
     spec = EnvSpec(Discrete(9), num_actions=4)
     for make in (
-        lambda: build.features(spec, plan(name)),
-        lambda: build.successor_features(spec, plan(name)),
+        lambda: networks.features(spec, config(name)),
+        lambda: networks.successor_features(spec, config(name), 5, 5),
     ):
         with pytest.raises(UserError, match=rf"torso = '{name}' reads images .* --torso auto\.$"):
             make()
@@ -212,7 +213,7 @@ def test_a_table_is_no_image(name: str):
 
 def test_an_image_is_no_table():
     with pytest.raises(UserError, match="'mlp' does not read images"):
-        build.features(SPEC, plan("mlp"))
+        networks.features(SPEC, config("mlp"))
 
 
 def test_images_get_impala_and_a_memory_unless_told_otherwise():

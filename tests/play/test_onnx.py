@@ -14,7 +14,6 @@ import torch
 from tests.play.test_policy import seen, task, trained_run
 from tests.test_cli import visr
 from visr import Run
-from visr.agents.visr import draw_policies
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 
@@ -113,7 +112,7 @@ def test_gpi_is_exported_over_neighbours_that_were_drawn_once(pole: Run, tmp_pat
     w = torch.tensor(wanted.w, dtype=torch.float32)
     for seed in (0, 1):
         path = pole.export(wanted, tmp_path / f"{seed}.onnx", gpi=True, seed=seed)
-        policies = draw_policies(agent.config, w, torch.Generator().manual_seed(seed), gpi=True)
+        policies = agent.sample_policies(w, torch.Generator().manual_seed(seed), gpi=True)
         assert len(policies) == 11
         with torch.no_grad():
             hidden = agent.psi.first_step(torch.from_numpy(batch)).unsqueeze(1)

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.reference import n_step_targets
 from visr import config as configuration
 from visr import envs, pretraining
-from visr.agents import n_step_q
 from visr.config import RunConfig, presets
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
@@ -77,7 +77,7 @@ def record(num_unrolls: int, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> 
     fields = {"core": "lstm", "num_envs": 2, "num_rewarded_envs": 0, "unroll_length": 40, **fields}
     config = small(epsilon=1.0, gpi=False, max_episode_frames=18_000, **fields)
     env = envs.make_vec(config, 2)
-    actor = Actor(config, env, new_agent(config, spec_of(env)).psi, seed=0)
+    actor = Actor(config, env, new_agent(config, spec_of(env)), seed=0)
     heard = listened_to(env, monkeypatch)
     unrolls = [actor.collect() for _ in range(num_unrolls)]
     return Record(actor, unrolls, events(heard))
@@ -115,7 +115,7 @@ def targets(unroll: Unroll, n: int) -> Tensor:
     length, batch = unroll.action.shape
     scalar = unroll._replace(w=torch.ones(batch, 1))
     psi, cumulant = torch.full((length + 1, batch, 4, 1), 8.0), torch.ones(length, batch, 1)
-    return n_step_q.targets(psi, cumulant, scalar, gamma=0.5, n=n).squeeze(-1)
+    return n_step_targets(psi, cumulant, scalar, gamma=0.5, n=n).squeeze(-1)
 
 
 # --- what ends what
@@ -154,7 +154,7 @@ def test_a_time_out_bootstraps_and_nothing_looks_beyond_it(
     fields = {"max_episode_frames": 52, "num_envs": 2, "num_rewarded_envs": 0}
     config = small(env=env, epsilon=1.0, gpi=False, unroll_length=40, **fields)
     games = envs.make_vec(config, 2)
-    actor = Actor(config, games, new_agent(config, spec_of(games)).psi, seed=0)
+    actor = Actor(config, games, new_agent(config, spec_of(games)), seed=0)
     truth = listened_to(games, monkeypatch)
     unroll = actor.collect()
     timed_out = torch.zeros(40, 2, dtype=torch.bool)
@@ -175,12 +175,12 @@ def test_a_time_out_bootstraps_and_nothing_looks_beyond_it(
 def test_what_lies_beyond_a_time_out_cannot_matter():
     config = small(max_episode_frames=52, num_envs=2, num_rewarded_envs=0, unroll_length=40)
     games = envs.make_vec(config, 2)
-    unroll = Actor(config, games, new_agent(config, spec_of(games)).psi, seed=0).collect()
+    unroll = Actor(config, games, new_agent(config, spec_of(games)), seed=0).collect()
     psi, cumulant = torch.randn(41, 2, 4, 5), torch.randn(40, 2, 5)
-    before = n_step_q.targets(psi, cumulant, unroll, 0.99, n=5)
+    before = n_step_targets(psi, cumulant, unroll, 0.99, n=5)
     psi[14:] += 1  # observation[13] is the last of the first episode
     cumulant[13:] += 1
-    after = n_step_q.targets(psi, cumulant, unroll, 0.99, n=5)
+    after = n_step_targets(psi, cumulant, unroll, 0.99, n=5)
     assert torch.equal(before[:13], after[:13])
     assert (before[14:] != after[14:]).all()
 

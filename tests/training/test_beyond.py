@@ -14,9 +14,9 @@ from visr.training.loop import Loop
 ADDITIONS: list[dict[str, Any]] = [
     {"bonus": "rnd", "bonus_num_steps": 10_000},
     {"bonus": "particles", "task_distribution": "visited", "n_step": 3},
-    {"bonus": "forward", "objective": "laplacian", "num_features": 64},
+    {"bonus": "rnd", "objective": "laplacian", "num_features": 64},
     {"objective": "metra", "target_period": 3},
-    {"objective": "inverse", "value_weight": 4.0, "phi_num_steps": 5_000},
+    {"cumulant": "current", "value_weight": 4.0, "phi_num_steps": 5_000},
 ]
 
 

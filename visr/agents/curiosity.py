@@ -1,7 +1,7 @@
-"""Curiosity (Burda et al., 2019): be where a model of the world errs.
+"""Curiosity (Burda et al., 2019): the reward is the error of a model that predicts the next features.
 
-Worlds are modelled in random features (RF) or in those that tell which action was taken (IDF).
-Theirs learns by PPO; this one by the n-step rule that all agents here share.
+Features are random (RF) or trained to tell which action was taken (IDF, inverse dynamics features).
+Burda et al. use PPO; this agent uses the n-step rule of all agents here.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from visr.agents import n_step_q
-from visr.agents.base import Losses, Values
-from visr.agents.plans import plan
+from visr import networks
+from visr.agents.base import Losses, psi_metrics
+from visr.agents.nsq import NStepQ
+from visr.agents.visr import n_step_error
 from visr.config import AgentConfig
-from visr.networks import build
-from visr.networks.dynamics import ForwardModel, InverseModel
-from visr.networks.torsos import Normaliser
+from visr.networks.torsos import Normaliser, linear
 from visr.types import EnvSpec, Unroll
 
+_NUM_BLOCKS = 4
 
-class Curiosity(Values):
-    """The end of an episode is no end to it; errors are divided by the running deviation of their sums."""
+
+class Curiosity(NStepQ):
+    """Returns go on across the ends of episodes; errors are divided by the deviation of their returns."""
+
+    learns_features = False
 
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__(config, spec)
         size, num_actions = config.curiosity_size, spec.num_actions
-        self.phi = build.features(spec, plan(config, size, centred=False, unit=False))
+        self.phi = networks.features(spec, config, size, unit=False, centred=False)
         self.forward_model = ForwardModel(size, num_actions)
-        learns = config.algorithm == "idf-curiosity"
-        self.inverse_model = InverseModel(size, num_actions) if learns else None
-        self.phi.requires_grad_(learns)
+        self.inverse_model = InverseModel(size, num_actions) if self.learns_features else None
+        self.phi.requires_grad_(self.learns_features)
         self.sums = Normaliser(1)
         self.carried: Tensor
         self.register_buffer("carried", torch.zeros(()))
@@ -40,42 +42,103 @@ class Curiosity(Values):
         phi = self.phi(unroll.observation)
         known = phi.detach()
         error = (self.forward_model(known[:-1], unroll.action) - known[1:]).square().mean(dim=-1)
-        reward = error.detach() / self._deviation_of_sums(error.detach())
-        fit = self.loss(reward.unsqueeze(-1), unroll, endless=True)
-        metrics = {
-            **fit.metrics,
-            "intrinsic_reward": reward.mean(),
-            "forward_error": error.detach().mean(),
-        }
+        reward = error.detach() / self._deviation_of_returns(error.detach())
+        loss, metrics = self._psi_loss(reward.unsqueeze(-1), unroll)
+        metrics["intrinsic_reward"] = reward.mean()
+        metrics["forward_error"] = error.detach().mean()
         phi_loss = error.mean()
         if self.inverse_model is not None:
             inverse = self._inverse_loss(phi, unroll)
-            phi_loss, metrics = phi_loss + inverse, {**metrics, "inverse_loss": inverse.detach()}
-        return Losses(fit.loss, phi_loss, metrics)
+            phi_loss, metrics["inverse_loss"] = phi_loss + inverse, inverse.detach()
+        return Losses(loss, phi_loss, metrics)
+
+    def _psi_loss(self, cumulant: Tensor, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
+        """psi's loss as if episodes never ended: a reset is a step like any other."""
+        psi, psi_next = self.predictions(unroll)
+        never = torch.zeros_like(unroll.is_reset)
+        endless = unroll._replace(terminated=never, truncated=never, is_reset=never)
+        gamma, n = self.config.gamma, self.config.n_step
+        error = n_step_error(psi, psi_next, cumulant, endless, gamma, n)
+        loss = endless.mean_over_steps(error.square().sum(dim=-1))
+        return loss, psi_metrics(loss, psi)
 
     def _inverse_loss(self, phi: Tensor, unroll: Unroll) -> Tensor:
-        """-log p(a | s, s'), where an action was truly taken."""
+        """-log p(a | s, s'), averaged."""
         assert self.inverse_model is not None
         scores = self.inverse_model(phi[:-1], phi[1:]).flatten(0, 1)
         loss = functional.cross_entropy(scores, unroll.action.flatten(), reduction="none")
-        return n_step_q.mean_over_steps(loss.unflatten(0, unroll.action.shape), unroll)
+        return unroll.mean_over_steps(loss.unflatten(0, unroll.action.shape))
 
     @torch.no_grad()
-    def _deviation_of_sums(self, error: Tensor) -> Tensor:
-        """Of R_t = gamma R_(t-1) + error_t, over all that was learnt from; each unroll begins where,
-        on average, the last ones ended.
+    def _deviation_of_returns(self, error: Tensor) -> Tensor:
+        """The running deviation of R_t = gamma R_(t-1) + error_t.
+
+        Each unroll starts with the mean of the R that the last unrolls ended with.
         """
         total, sums = self.carried.expand(error.shape[1]), []
         for latest in error:
             total = self.config.gamma * total + latest
             sums.append(total)
         self.carried.copy_(total.mean())
-        self.sums.note(torch.stack(sums).reshape(-1, 1).double())
+        self.sums.update(torch.stack(sums).reshape(-1, 1).double())
         return self.sums.deviation().to(error.dtype)[0]
 
-    def cumulant_parameters(self) -> list[nn.Parameter]:
-        """The forward model's, and with inverse dynamics the features' and the inverse model's."""
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """psi's, the forward model's, and with inverse dynamics also phi's and the inverse model's."""
         parts = [self.forward_model]
         if self.inverse_model is not None:
             parts += [self.phi, self.inverse_model]
-        return [p for part in parts for p in part.parameters()]
+        phi = [p for part in parts for p in part.parameters()]
+        return {"psi": list(self.psi.parameters()), "phi": phi}
+
+
+class InverseDynamicsCuriosity(Curiosity):
+    """Curiosity in features that are trained to tell which action was taken."""
+
+    learns_features = True
+
+
+class ForwardModel(nn.Module):
+    """phi(s), a -> phi(s'): a hidden layer, residual blocks, a linear layer; each reads the action."""
+
+    def __init__(self, size: int, num_actions: int) -> None:
+        super().__init__()
+        self.num_actions = num_actions
+        self.first = linear(size + num_actions, size)
+        self.blocks = nn.ModuleList(_Block(size, num_actions) for _ in range(_NUM_BLOCKS))
+        self.readout = linear(size + num_actions, size)
+
+    def forward(self, phi: Tensor, action: Tensor) -> Tensor:
+        """phi [..., size], action [...] -> [..., size]"""
+        taken = functional.one_hot(action, self.num_actions).to(phi.dtype)
+        hidden = functional.leaky_relu(self.first(torch.cat([phi, taken], dim=-1)))
+        for block in self.blocks:
+            hidden = block(hidden, taken)
+        return self.readout(torch.cat([hidden, taken], dim=-1))
+
+
+class _Block(nn.Module):
+    """x + layer(layer(x, a), a)"""
+
+    def __init__(self, size: int, num_actions: int) -> None:
+        super().__init__()
+        self.first = linear(size + num_actions, size)
+        self.second = linear(size + num_actions, size)
+
+    def forward(self, x: Tensor, taken: Tensor) -> Tensor:
+        """x [..., size], taken [..., actions] -> [..., size]"""
+        hidden = functional.leaky_relu(self.first(torch.cat([x, taken], dim=-1)))
+        return x + self.second(torch.cat([hidden, taken], dim=-1))
+
+
+class InverseModel(nn.Module):
+    """phi(s), phi(s') -> a score for every action that may have led from s to s'."""
+
+    def __init__(self, size: int, num_actions: int) -> None:
+        super().__init__()
+        self.hidden = linear(2 * size, size)
+        self.readout = linear(size, num_actions)
+
+    def forward(self, before: Tensor, after: Tensor) -> Tensor:
+        """[..., size], [..., size] -> [..., actions]"""
+        return self.readout(self.hidden(torch.cat([before, after], dim=-1)).relu())

@@ -7,9 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr.agents.base import Values
-from visr.agents.visr import draw_policies
-from visr.ops import gpi as improvement
+from visr.agents.base import Agent
+from visr.ops.epsilon_greedy import epsilon_greedy
 
 
 class EpsilonGreedyActor:
@@ -17,7 +16,7 @@ class EpsilonGreedyActor:
 
     def __init__(
         self,
-        agent: Values,
+        agent: Agent,
         num_envs: int,
         *,
         epsilon: float,
@@ -25,7 +24,7 @@ class EpsilonGreedyActor:
         random: torch.Generator | None = None,
     ) -> None:
         self.agent, self.num_envs, self.epsilon, self.gpi = agent, num_envs, epsilon, gpi
-        self.device, self.task_size = agent.device, agent.config.task_size
+        self.device, self.task_size = agent.device, agent.task_size
         self._random = random or torch.Generator().manual_seed(0)
         self._previous_action, self._memory = agent.psi.no_memory(num_envs)
         self.w = torch.zeros(num_envs, self.task_size)
@@ -55,9 +54,9 @@ class EpsilonGreedyActor:
         began = torch.as_tensor(starts, device=self.device)
         previous = self._previous_action.masked_fill(began, -1)
         hidden, self._memory = self.agent.psi.step(seen, previous, self._memory)
-        policies = draw_policies(self.agent.config, self.w, self._random, self.gpi)
-        values = self.agent.psi.gpi_values(hidden, policies.to(self.device), self._readout)
+        policies = self.agent.sample_policies(self.w, self._random, self.gpi)
+        values = self.agent.action_values(hidden, policies.to(self.device), self._readout)
         self.values = values.cpu()
-        action = improvement.epsilon_greedy(self.values, self.epsilon, self._random)
+        action = epsilon_greedy(self.values, self.epsilon, self._random)
         self._previous_action = action.to(self.device)
         return action.numpy()

@@ -1,44 +1,51 @@
-"""Which agent a configuration asks for, and which tasks it pursues."""
+"""Which class implements `config.algorithm`.
+
+Classes are imported when they are asked for, so that training VISR loads no other agent.
+"""
 
 from __future__ import annotations
 
-import torch
-from torch import Generator, Tensor
-from torch.nn import functional
+from typing import TYPE_CHECKING
 
-from visr.agents.curiosity import Curiosity
-from visr.agents.diayn import Diayn
-from visr.agents.nsq import Nsq
-from visr.agents.pos_nsq import PosNsq
-from visr.agents.uniform import Uniform
-from visr.agents.visr import Visr
+from visr.agents.base import Agent
 from visr.config import AgentConfig
-from visr.ops import sphere
 from visr.types import EnvSpec
 
-Agent = Visr | Diayn | Nsq | PosNsq | Curiosity | Uniform
+if TYPE_CHECKING:
+    from visr.agents.visr import Visr
 
-AGENTS: dict[str, type[Agent]] = {
-    "visr": Visr,
-    "diayn": Diayn,
-    "nsq": Nsq,
-    "pos-nsq": PosNsq,
-    "rf-curiosity": Curiosity,
-    "idf-curiosity": Curiosity,
-    "uniform": Uniform,
-}
+_BEYOND_THE_PAPER = (
+    "objective",
+    "bonus",
+    "task_distribution",
+    "value_weight",
+    "cumulant",
+    "gpi_distribution",
+)
+"""Settings that only `VisrPlus` has; their defaults are the paper's."""
 
 
 def new(config: AgentConfig, spec: EnvSpec) -> Agent:
-    """The agent of that algorithm, with fresh weights."""
-    return AGENTS[config.algorithm](config, spec)
+    """The configured agent with new weights; DQN, PPO and Rainbow are in `visr.paper.baselines`."""
+    from visr.agents import curiosity, diayn, nsq
 
-
-def draw_tasks(config: AgentConfig, num_tasks: int, generator: Generator | None) -> Tensor:
-    """[N, task size]: uniform on the sphere for VISR, one of its skills for DIAYN, 1 for the others."""
     if config.algorithm == "visr":
-        return sphere.uniform(num_tasks, d=config.num_features, generator=generator)
-    if config.algorithm == "diayn":
-        skills = torch.randint(config.num_skills, (num_tasks,), generator=generator)
-        return functional.one_hot(skills, config.num_skills).float()
-    return torch.ones(num_tasks, 1)
+        return new_visr(config, spec)
+    agents: dict[str, type[Agent]] = {
+        "diayn": diayn.Diayn,
+        "nsq": nsq.Nsq,
+        "pos-nsq": nsq.PosNsq,
+        "rf-curiosity": curiosity.Curiosity,
+        "idf-curiosity": curiosity.InverseDynamicsCuriosity,
+        "uniform": nsq.Uniform,
+    }
+    return agents[config.algorithm](config, spec)
+
+
+def new_visr(config: AgentConfig, spec: EnvSpec) -> Visr:
+    """VISR as in the paper, or with what goes beyond it where a setting asks for that."""
+    from visr.agents.extensions.visr_plus import VisrPlus
+    from visr.agents.visr import Visr
+
+    is_paper = all(getattr(config, f) == getattr(AgentConfig, f) for f in _BEYOND_THE_PAPER)
+    return (Visr if is_paper else VisrPlus)(config, spec)

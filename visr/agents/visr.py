@@ -1,48 +1,76 @@
-"""VISR (Hansen et al., 2020): phi infers w from states, psi sums phi, GPI acts. Algorithm 1 of the paper."""
+"""VISR (Hansen et al., 2020): Algorithm 1."""
 
 from __future__ import annotations
+
+import copy
 
 import torch
 from torch import Generator, Tensor, nn
 
-from visr.agents import n_step_q
-from visr.agents.base import Losses, Values
-from visr.agents.draws import Draws
-from visr.agents.extensions import bonuses, hindsight_tasks, objectives
-from visr.agents.plans import plan
+from visr import networks
+from visr.agents.base import Agent, Losses, psi_metrics
 from visr.config import AgentConfig, InferenceConfig
-from visr.errors import UserError
-from visr.networks import build
-from visr.ops import sphere
+from visr.networks.successor import FoldedReadout
+from visr.ops import returns, sphere
 from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, Transitions, Unroll
 
 
-class Visr(Values):
-    """phi, psi and the losses that train them."""
+class Visr(Agent):
+    """phi(s): unit features, log q(w | s) = phi(s) . w + const;  psi(s, a, w): sums of phi, w's policy."""
+
+    adapts = True
 
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
-        phi = build.features(spec, plan(config))
         super().__init__(config, spec)
-        self.phi = phi
-        if config.features == "random":
-            self.phi.requires_grad_(False)
-        self.objective = objectives.build(config, spec)
-        self.bonus = bonuses.build(config, spec)
-        self.draws = Draws() if config.task_distribution == "visited" else None
-        if config.task_steps and self.psi.memory_size:
-            raise UserError(
-                f"task_steps = {config.task_steps} is for a psi without memory; use --core none, or 0."
-            )
+        self.phi = networks.features(spec, config).requires_grad_(config.features == "learned")
+        self.psi = networks.successor_features(spec, config, config.num_features, self.task_size)
+        self.target_psi = copy.deepcopy(self.psi) if config.target_period > 1 else None
+
+    # Acting: a new w for every unroll; epsilon-greedy in max_i psi(s, a, w_i) . w.
 
     @property
     def task_size(self) -> int:
-        """d, the length of w."""
+        """d, the length of w and of phi."""
         return self.config.num_features
 
     def sample_tasks(self, num_tasks: int, rng: Generator | None) -> Tensor:
         """w uniform on the unit sphere, [N, d]."""
         return sphere.uniform(num_tasks, d=self.config.num_features, generator=rng)
+
+    def sample_policies(self, w: Tensor, rng: Generator | None, gpi: bool | None = None) -> Tensor:
+        """w and samples of vMF(w, kappa): [..., d] -> [..., 1 + samples, d]; without GPI w alone."""
+        if not (self.config.gpi if gpi is None else gpi):
+            return w.unsqueeze(-2)
+        near = sphere.vmf_sample(w, self.config.gpi_kappa, self.config.gpi_samples, rng)
+        return torch.cat([w.unsqueeze(-2), near], dim=-2)
+
+    def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """max_i psi(s, a, w_i) . w, with readout = psi.fold(w): [N, hidden], [N, P, d] -> [N, actions]"""
+        return self.psi.gpi_values(hidden, policies, readout)
+
+    # Learning: from unrolls [T, B], each under one w.
+
+    def losses(self, unroll: Unroll) -> Losses:
+        """phi learns to infer w; psi learns sums of phi; the gradient of psi's loss stops at phi."""
+        loss_phi, phi = self.phi_loss(unroll)
+        loss_psi, metrics = psi_loss(self, phi.detach(), unroll)
+        metrics["intrinsic_reward"] = -loss_phi.detach()
+        metrics["feature_concentration"] = phi.detach().mean(dim=(0, 1)).norm()
+        return Losses(loss_psi, loss_phi, metrics)
+
+    def phi_loss(self, unroll: Unroll) -> tuple[Tensor, Tensor]:
+        """-log q(w | s') = -phi(s') . w, averaged; and the cumulant phi(s') [T, B, d]."""
+        phi = self.phi(unroll.observation[1:])
+        reward = (phi * unroll.w).sum(dim=-1)
+        return -unroll.mean_over_steps(reward), phi
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """psi's, and phi's unless it stays as initialised (RF VISR)."""
+        phi = [p for p in self.phi.parameters() if p.requires_grad]
+        return {"psi": list(self.psi.parameters()), "phi": phi}
+
+    # Task inference: r ~ phi(s') . w.
 
     def cumulant(self, steps: Transitions) -> Tensor:
         """phi(s'), [N, d]."""
@@ -51,67 +79,37 @@ class Visr(Values):
     def task_from(
         self, c: Tensor, weight: Tensor, config: InferenceConfig = LEAST_SQUARES
     ) -> Tensor:
-        """The unit w of a regression weight ~ c . w; of one goal with weight 1 it is phi(goal).
-
-        c [N, d], weight [N] -> [d]
-        """
-        sums = RewardSums(c.shape[-1])
+        """The unit w of the regression weight ~ c . w: [N, d], [N] -> [d]; phi(g) for one goal g."""
+        sums = RewardSums(self.task_size)
         sums.add(c.detach().cpu().numpy(), weight.detach().cpu().numpy())
         return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)
 
-    def losses(self, unroll: Unroll) -> Losses:
-        """loss_psi = sum_i (psi_i - y_i)^2 and loss_phi = -phi . w; psi's gradient stops at phi."""
-        cumulant, phi_loss = self.objective(self.phi, unroll)
-        metrics = self._describe(cumulant, unroll)
-        surprise = None if self.bonus is None else self.bonus(self.phi, unroll)
-        bonus = None if surprise is None else surprise.bonus.unsqueeze(-1)
-        off_policy = None
-        if self.draws is not None:
-            met, length = cumulant, self.config.task_steps or len(unroll.action)
-            unroll, cumulant = (
-                hindsight_tasks.pieces(unroll, length),
-                hindsight_tasks.steps(cumulant, length),
-            )
-            bonus = None if bonus is None else hindsight_tasks.steps(bonus, length)
-            w, off_policy = hindsight_tasks.relabelled(
-                unroll.w, met, self.config.task_mix, self.draws
-            )
-            unroll = unroll._replace(w=w)
-        if bonus is not None:  # along w, as |w| = 1: (c + b w) . w = c . w + b
-            cumulant = cumulant + bonus * unroll.w
-            metrics["bonus"] = n_step_q.mean_over_steps(bonus.squeeze(-1), unroll)
-        fit = self.loss(cumulant, unroll, off_policy=off_policy)
-        metrics = {**fit.metrics, **metrics}
-        return Losses(fit.loss, phi_loss, metrics, None if surprise is None else surprise.loss)
 
-    @staticmethod
-    @torch.no_grad()
-    def _describe(cumulant: Tensor, unroll: Unroll) -> dict[str, Tensor]:
-        reward = (cumulant * unroll.w).sum(dim=-1)
-        return {
-            "intrinsic_reward": n_step_q.mean_over_steps(reward, unroll),
-            "feature_concentration": cumulant.mean(dim=(0, 1)).norm(),
-        }
-
-    def cumulant_parameters(self) -> list[nn.Parameter]:
-        """phi's and its objective's, unless phi stays as it began."""
-        parts = [self.phi, self.objective] if self.config.features == "learned" else []
-        return [p for part in parts for p in part.parameters() if p.requires_grad]
+def psi_loss(agent: Agent, cumulant: Tensor, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
+    """sum_i (psi_i(s_t, a_t, w) - y_i)^2, averaged, and metrics.  NSQ and DIAYN: another cumulant."""
+    psi, psi_next = agent.predictions(unroll)
+    error = n_step_error(psi, psi_next, cumulant, unroll, agent.config.gamma, agent.config.n_step)
+    loss = unroll.mean_over_steps(error.square().sum(dim=-1))
+    return loss, psi_metrics(loss, psi)
 
 
-def draw_policies(
-    config: AgentConfig, w: Tensor, generator: Generator | None, gpi: bool | None = None
+def n_step_error(
+    psi: Tensor, psi_next: Tensor, cumulant: Tensor, unroll: Unroll, gamma: float, n: int
 ) -> Tensor:
-    """The policies to consult for w: w itself and, with GPI, its sampled neighbours.
+    """psi(s_t, a_t, w) - y_t, [T, B, d];  y_t = sum_k gamma^k c_{t+k} + gamma^n psi'(s_{t+n}, a*, w)."""
+    with torch.no_grad():
+        value = select(psi_next, greedy_actions(psi_next, unroll.w))
+        discount = gamma * (~unroll.terminated).to(cumulant.dtype)
+        y = returns.n_step(cumulant, discount, value, n, cut=unroll.truncated)
+    return select(psi[:-1], unroll.action) - y
 
-    w [..., features] -> [..., 1 + samples, features], or [..., 1, features] without GPI
-    """
-    own = w.unsqueeze(-2)
-    if config.algorithm != "visr" or not (config.gpi if gpi is None else gpi):
-        return own
-    if config.gpi_distribution == "uniform":
-        shape = (*w.shape[:-1], config.gpi_samples)
-        neighbours = sphere.uniform(*shape, d=config.num_features, generator=generator)
-    else:
-        neighbours = sphere.vmf_sample(w, config.gpi_kappa, config.gpi_samples, generator)
-    return torch.cat([own, neighbours], dim=-2)
+
+def greedy_actions(psi: Tensor, w: Tensor) -> Tensor:
+    """a* = argmax_a psi(s, a, w) . w: [..., actions, d] -> [...]"""
+    return (psi * w.unsqueeze(-2)).sum(dim=-1).argmax(dim=-1)
+
+
+def select(psi: Tensor, action: Tensor) -> Tensor:
+    """psi(s, a) of one action: [..., actions, d], [...] -> [..., d]"""
+    index = action[..., None, None].expand(*action.shape, 1, psi.shape[-1])
+    return torch.gather(psi, -2, index).squeeze(-2)

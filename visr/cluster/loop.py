@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from visr import envs
-from visr.agents.registry import Agent
+from visr.agents.base import Agent
 from visr.cluster.actors import RemoteActors
 from visr.cluster.learners import RemoteLearners
 from visr.cluster.online_evaluation import RemoteOnlineEvaluation

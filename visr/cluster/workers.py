@@ -18,8 +18,8 @@ from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
-from visr.agents.base import new_psi
-from visr.agents.registry import Agent
+from visr.agents import registry
+from visr.agents.base import Agent
 from visr.cluster.all_reduce import AllReduce
 from visr.config import RunConfig
 from visr.training import devices
@@ -65,8 +65,8 @@ class ActorWorker(Worker):
         config = self._config
         set_up_torch(config)
         env = envs.make_vec(config, group_sizes(config)[self._group])
-        self._psi = devices.prepared(new_psi(config.agent, spec_of(env)), config.training)
-        self._actor = Actor(config, env, self._psi, self._seed)
+        agent = devices.prepared(registry.new(config.agent, spec_of(env)), config.training)
+        self._psi, self._actor = agent.psi, Actor(config, env, agent, self._seed)
         return self._actor.can_checkpoint_envs
 
     def collect(self, psi: Arrays) -> tuple[list[NDArray], dict[str, float]]:

@@ -88,12 +88,12 @@ def _check(chosen: Options) -> None:
 
 def _task(loaded: Run, task: str) -> tuple[np.ndarray, str]:
     """w and the name of a skill, a direction or a saved task."""
-    d = loaded.config.agent.task_size
+    d = loaded.agent.task_size
     kind, _, value = task.partition(":")
     if kind == "skill":
         from visr.evaluation.two_phase import own_tasks
 
-        return own_tasks(loaded.config.agent, _integer(value, task, 0, options.MOST))(), task
+        return own_tasks(loaded.agent, _integer(value, task, 0, options.MOST))(), task
     if kind == "axis":
         axis = _integer(value.removeprefix("-"), task, 1, d)
         w = np.zeros(d, dtype=np.float32)

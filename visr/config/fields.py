@@ -102,9 +102,9 @@ class AgentConfig:
     """Train phi to infer w, or leave it as initialised (the paper's RF VISR)."""
     cumulant: Literal["next", "current"] = "next"
     """psi sums phi(s') as in Eq. 3 and the authors' code, or phi(s) as Algorithm 1 is printed."""
-    objective: Literal["visr", "metra", "inverse", "laplacian"] = "visr"
+    objective: Literal["visr", "metra", "laplacian"] = "visr"
     """What phi learns: to infer w, temporal distance, or slow features."""
-    bonus: Literal["none", "rnd", "particles", "forward"] = "none"
+    bonus: Literal["none", "rnd", "particles"] = "none"
     """Exploration bonus b (psi sums phi + b w): random network distillation, or nearest neighbours in phi."""
     bonus_scale: Amount = 0.1
     """Mean of the bonus per step; phi . w lies between -1 and 1."""
@@ -170,16 +170,6 @@ class AgentConfig:
     """Curiosity: units of its features and of the layers of its models."""
     rainbow_recipe: Literal["hessel", "data-efficient"] = "hessel"
     """Rainbow: settings of Hessel et al. (2018), or of van Hasselt et al. (2019) for 100,000 steps."""
-
-    @property
-    def task_size(self) -> int:
-        """Length of psi's task input: w, a one-hot skill, or a 1."""
-        return {"visr": self.num_features, "diayn": self.num_skills}.get(self.algorithm, 1)
-
-    @property
-    def num_cumulants(self) -> int:
-        """How many sums psi predicts."""
-        return self.num_features if self.algorithm == "visr" else 1
 
     @property
     def exploration(self) -> float:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from visr.agents.base import Values
-from visr.agents.visr import Visr, draw_policies
+from visr.agents.base import Agent
+from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
@@ -118,7 +118,7 @@ def features(agent: Visr, world: GridWorld) -> Floats:
 
 
 @torch.inference_mode()
-def actions(agent: Values, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) -> Ints:
+def actions(agent: Agent, world: GridWorld, w: Floats, gpi: bool, seed: int = 0) -> Ints:
     """The greedy policy for every task: w [K, d] -> [K, S].
 
     With GPI each state consults w and one fresh draw of neighbours, as one step of acting would.
@@ -128,8 +128,8 @@ def actions(agent: Values, world: GridWorld, w: Floats, gpi: bool, seed: int = 0
     policy = []
     for task in torch.as_tensor(w, dtype=torch.float32):
         tasks = task.expand(world.num_states, -1)
-        policies = draw_policies(agent.config, tasks, random, gpi).to(agent.device)
-        values = agent.psi.gpi_values(hidden, policies, agent.psi.fold(tasks.to(agent.device)))
+        policies = agent.sample_policies(tasks, random, gpi).to(agent.device)
+        values = agent.action_values(hidden, policies, agent.psi.fold(tasks.to(agent.device)))
         policy.append(values.argmax(dim=-1).cpu())
     return torch.stack(policy).numpy()
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from visr import atari_games
-from visr.agents.base import Values
+from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
-from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.episodes import Choice
 from visr.errors import UserError
@@ -49,7 +48,7 @@ def infer_tasks(seen: Rewarded, config: RunConfig) -> dict[str, Task]:
 
 
 def run(
-    agent: Values,
+    agent: Agent,
     config: RunConfig,
     *,
     num_episodes: int = two_phase.NUM_EPISODES,
@@ -64,7 +63,7 @@ def run(
     With `num_tasks` so many take turns for as long as rewards are met; else every episode has its own.
     """
     seen, tasks = two_phase.NOTHING, {}
-    if isinstance(agent, Visr | Diayn):
+    if agent.adapts:
         note(f"meeting rewards: {num_episodes} episodes or {num_steps:,} steps")
         seen = two_phase.meet_rewards(
             agent,
@@ -72,7 +71,7 @@ def run(
             num_episodes=num_episodes,
             num_steps=num_steps,
             seed=seed,
-            choice=_choice(config, num_tasks, seed),
+            choice=_choice(agent, num_tasks, seed),
         )
         tasks = infer_tasks(seen, config)
     scores = []
@@ -82,12 +81,12 @@ def run(
     return PhaseTwo(seen, tasks, scores)
 
 
-def _choice(config: RunConfig, num_tasks: int | None, seed: int) -> Choice | None:
-    if config.agent.algorithm == "diayn":
-        return skill_search.in_turn(config.agent)
+def _choice(agent: Agent, num_tasks: int | None, seed: int) -> Choice | None:
+    if isinstance(agent, Diayn):
+        return skill_search.in_turn(agent.config)
     if num_tasks is None:
         return None
-    draw = two_phase.own_tasks(config.agent, seed)
+    draw = two_phase.own_tasks(agent, seed)
     tasks = itertools.cycle([draw() for _ in range(num_tasks)])
     return Choice(lambda: next(tasks))
 

@@ -12,11 +12,10 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from visr import atari_games, envs
-from visr.agents.base import Values
+from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
-from visr.agents.registry import draw_tasks
 from visr.agents.visr import Visr
-from visr.config import AgentConfig, RunConfig
+from visr.config import RunConfig
 from visr.envs.episodes import Choice, Episode, Moment, Player, play, whole
 from visr.errors import UserError
 from visr.inference import regression
@@ -25,6 +24,7 @@ from visr.ops.regression import RewardSums, explained
 from visr.ops.rng import derived
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED
+from visr.types import Transitions
 
 NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
 """The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
@@ -73,7 +73,7 @@ NOTHING = Rewarded([], np.empty((0, 0), np.float32), np.empty(0, np.float32), np
 
 @torch.inference_mode()
 def meet_rewards(
-    agent: Values,
+    agent: Agent,
     config: RunConfig,
     *,
     num_episodes: int = NUM_EPISODES,
@@ -85,7 +85,7 @@ def meet_rewards(
     for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
         if value < 1:
             raise UserError(f"{name} = {value} must be at least 1.")
-    choice = choice or Choice(own_tasks(config.agent, seed))
+    choice = choice or Choice(own_tasks(agent, seed))
     env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
     random = torch.Generator().manual_seed(derived(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
@@ -102,10 +102,11 @@ def meet_rewards(
     return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
 
 
-def _features(agent: Values, observations: NDArray) -> NDArray[np.float32]:
+def _features(agent: Agent, observations: NDArray) -> NDArray[np.float32]:
     if not isinstance(agent, Visr):
         return np.empty((len(observations), 0), np.float32)
-    return agent.phi(torch.as_tensor(observations, device=agent.device)).cpu().numpy()
+    reached = torch.as_tensor(observations, device=agent.device)
+    return agent.cumulant(Transitions(reached)).cpu().numpy()
 
 
 def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -> Task:
@@ -166,7 +167,7 @@ def _explained(seen: Rewarded, w: NDArray[np.float64]) -> float:
 
 
 def try_task(
-    agent: Values,
+    agent: Agent,
     config: RunConfig,
     name: str,
     choice: Choice,
@@ -204,7 +205,7 @@ def score(
 
 
 def judge(
-    agent: Values,
+    agent: Agent,
     config: RunConfig,
     tasks: dict[str, Task],
     *,
@@ -212,12 +213,12 @@ def judge(
     seed: int = 1,
 ) -> Iterator[Scores]:
     """Each task for 30 episodes; then no adaptation at all, and uniformly random actions."""
-    unadapted = Choice(own_tasks(config.agent, seed), config.training.unroll_length)
+    unadapted = Choice(own_tasks(agent, seed), config.training.unroll_length)
     ways: list[tuple[str, Choice, float | None]]
     ways = [(name, always(task), None) for name, task in tasks.items()]
     if config.agent.algorithm != "uniform":
-        ways.append((UNADAPTED if config.agent.task_size > 1 else AS_TRAINED, unadapted, None))
-    ways.append((UNTRAINED, Choice(own_tasks(config.agent, seed)), 1.0))
+        ways.append((UNADAPTED if agent.task_size > 1 else AS_TRAINED, unadapted, None))
+    ways.append((UNTRAINED, Choice(own_tasks(agent, seed)), 1.0))
     for name, choice, epsilon in ways:
         yield try_task(
             agent, config, name, choice, num_episodes=num_episodes, epsilon=epsilon, seed=seed
@@ -230,10 +231,10 @@ def always(task: Task) -> Choice:
     return Choice(lambda: w)
 
 
-def own_tasks(config: AgentConfig, seed: int) -> Callable[[], NDArray[np.float32]]:
+def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:
     """Tasks as an agent draws them in training, one at a time."""
     random = torch.Generator().manual_seed(seed)
-    return lambda: draw_tasks(config, 1, random)[0].numpy()
+    return lambda: agent.sample_tasks(1, random)[0].numpy()
 
 
 def uniform_tasks(d: int, seed: int) -> Callable[[], NDArray[np.float32]]:

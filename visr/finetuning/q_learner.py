@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Any
 
 import torch
 from numpy.typing import NDArray
@@ -13,9 +12,7 @@ from torch.optim import Adam
 
 from visr import config as configuration
 from visr import envs
-from visr.agents import n_step_q
-from visr.agents.base import along
-from visr.agents.visr import Visr
+from visr.agents.visr import Visr, n_step_error
 from visr.config import FinetuneConfig, RunConfig
 from visr.finetuning.relabelling import Relabelled
 from visr.finetuning.stored_unrolls import met
@@ -55,7 +52,7 @@ class FineTuner:
         w: NDArray,
         saved: NDArray,
         reward: NDArray | None,
-        pretrained: SuccessorFeatures | None = None,
+        pretrained: Visr | None = None,
     ) -> None:
         self.agent, self.settings, self._gamma = agent, settings, config.agent.gamma
         self._clips = config.inference.clip_rewards and reward is None
@@ -72,12 +69,10 @@ class FineTuner:
             task_steps=0,
         )
         env = envs.make_vec(config, settings.num_envs)
-        pretrained = pretrained or agent.psi
+        pretrained = pretrained or agent
         self.actor = Actor(acting, env, pretrained, derived(settings.seed, _ACTOR))
         self.relabelled = (
-            Relabelled(pretrained, agent.spec, config, settings, self._clipped)
-            if settings.free_steps
-            else None
+            Relabelled(pretrained, config, settings, self._clipped) if settings.free_steps else None
         )
         self.replay = Replay(max(settings.replay_steps // settings.unroll_length, 1))
         self._target = copy.deepcopy(agent.psi).requires_grad_(False)
@@ -203,7 +198,7 @@ class FineTuner:
         assert seen is not None
         happened = ~seen.is_reset
         parts = (seen.part(i, i + _AT_ONCE) for i in range(0, seen.num_unrolls, _AT_ONCE))
-        sums = [self.agent.objective(self.agent.phi, p.to(self._device)).cumulant for p in parts]
+        sums = [self.agent.phi_loss(p.to(self._device))[1] for p in parts]
         x = (torch.cat([c.cpu() for c in sums], dim=1) @ self._w)[happened]
         r = self._clipped(seen.reward)[happened]
         spread = float((x - x.mean()).square().mean())
@@ -220,8 +215,9 @@ class FineTuner:
         reward = self._clipped(unroll.reward).unsqueeze(-1) / self._unit
         with torch.no_grad():
             future = self._values(self._target, unroll)
-            target = n_step_q.targets(future, reward, scalar, self._gamma, settings.n_step)
-        loss = n_step_q.loss(self._values(self.agent.psi, unroll), target, scalar)
+        values = self._values(self.agent.psi, unroll)
+        error = n_step_error(values, future, reward, scalar, self._gamma, settings.n_step)
+        loss = scalar.mean_over_steps(error.square().sum(dim=-1))
         self._optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.agent.psi.parameters(), _LONGEST_GRADIENT)
@@ -243,10 +239,10 @@ class FineTuner:
             parts.append(self.replay.sample(count - num_free, self._random))
         return concatenate(parts)
 
-    def _values(self, psi: Any, unroll: Unroll) -> Tensor:
+    def _values(self, psi: SuccessorFeatures, unroll: Unroll) -> Tensor:
         """Q = psi . w + offset as one feature: [T + 1, B, actions, 1]"""
         w = self._w.to(self._device)
-        return (along(psi, unroll) @ w + self._offset).unsqueeze(-1)
+        return (psi.along(unroll) @ w + self._offset).unsqueeze(-1)
 
     def _clipped(self, reward: Tensor) -> Tensor:
         return reward.clamp(-1, 1) if self._clips else reward
@@ -268,7 +264,7 @@ class FineTuner:
         for reward, is_reset in zip(unroll.reward, unroll.is_reset, strict=True):
             finished += self._returns[is_reset].tolist()
             self._returns = torch.where(is_reset, 0.0, self._returns + reward)
-        report = {"reward": float(n_step_q.mean_over_steps(unroll.reward, unroll))}
+        report = {"reward": float(unroll.mean_over_steps(unroll.reward))}
         if finished:
             report["return"] = sum(finished) / len(finished)
         return report

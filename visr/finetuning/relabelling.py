@@ -14,6 +14,7 @@ from torch.optim import Adam
 
 from visr import config as configuration
 from visr import envs
+from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.networks.reward_model import RewardModel
@@ -47,24 +48,23 @@ class Relabelled:
 
     def __init__(
         self,
-        psi: SuccessorFeatures,
-        spec: EnvSpec,
+        agent: Visr,
         config: RunConfig,
         settings: FinetuneConfig,
         clip: Callable[[Tensor], Tensor],
     ) -> None:
         self._settings, self._clip, seed = settings, clip, settings.seed
-        self._device = next(psi.parameters()).device
+        self._device = agent.device
         acting = configuration.replace(
             config, unroll_length=settings.unroll_length, gpi=False, task_steps=0
         )
         env = envs.make_vec(config, _NUM_ENVS)
-        self._actor = Actor(acting, env, psi, derived(seed, _FREE))
+        self._actor = Actor(acting, env, agent, derived(seed, _FREE))
         self._epsilons = torch.Generator().manual_seed(derived(seed, _EPSILONS))
         self._free = Replay(_rounds(settings) * _NUM_ENVS)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived(seed, _MODEL))
-            self._model = RewardModel(spec).to(self._device)
+            self._model = RewardModel(agent.spec).to(self._device)
         self._optimiser = Adam(self._model.parameters(), lr=_LEARNING_RATE, fused=True)
         self._lessons, self._fit = 0, Fit()
         self._least = self._largest = 0.0

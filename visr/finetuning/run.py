@@ -11,6 +11,7 @@ import torch
 
 from visr import config as configuration
 from visr import envs
+from visr.agents import registry
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
@@ -93,7 +94,9 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
     require_reward(config, plan.task)
     newest, tensors, counts = checkpoint.newest_intact(run)
     spec = spec_of(envs.make_vec(config, 1))
-    agent = devices.prepared(Visr(config.agent, spec).requires_grad_(False), config.training)
+    agent = devices.prepared(
+        registry.new_visr(config.agent, spec).requires_grad_(False), config.training
+    )
     refuse_misfits(agent.psi, spec, plan.settings)
     tuner = _tuner(agent, config, plan)
     with checkpoint.refuse_mismatch(newest):
@@ -122,8 +125,7 @@ def initial_agent(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> V
 
 def _tuner(agent: Visr, config: RunConfig, plan: Plan, pretrained: Visr | None = None) -> FineTuner:
     reward = plan.task.reward if config.is_grid else None
-    psi = None if pretrained is None else pretrained.psi
-    return FineTuner(agent, config, plan.settings, plan.task.w, plan.saved, reward, psi)
+    return FineTuner(agent, config, plan.settings, plan.task.w, plan.saved, reward, pretrained)
 
 
 def _train(

@@ -98,7 +98,7 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
             seen = torch.as_tensor(moment.reached, device=actor.device)
             phi.append(agent.phi(seen).cpu().numpy())
 
-    choice = Choice(own_tasks(config.agent, seed), config.training.unroll_length)
+    choice = Choice(own_tasks(agent, seed), config.training.unroll_length)
     play(actor, env, choice, num_steps, seed=seed, max_steps=num_steps, watch=watch)
     env.close()
     joined = {

@@ -7,28 +7,26 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visr.networks.recurrence import Lstm
-from visr.networks.successor import FoldedReadout, SuccessorFeatures
+from visr.networks.successor import Features, FoldedReadout, SuccessorFeatures
 from visr.networks.torsos import initialise, linear
-from visr.ops import sphere
 
 _TASK_SIZE = 32
 _RATE = 0.01
-"""Of the running mean, per pass."""
+"""Step size of the running mean, per forward pass."""
 
 
-class DeepFeatures(nn.Module):
-    """phi(o): a torso, a linear layer, unit length (unless `unit` is false); no memory.
+class DeepFeatures(Features):
+    """phi(s): a torso and a linear layer.
 
-    Screens of one game look so alike that fresh features of all of them point the same way, and learning
-    would only turn that way about. `centred` takes the batch's mean out of what the torso says, and a
-    running mean when acting.
+    Images of one game are so alike that their initial features all point the same way. `centred`
+    subtracts the batch mean from the torso's output while learning, and a running mean while acting.
     """
 
     def __init__(
         self, torso: nn.Module, num_features: int, centred: bool = False, unit: bool = True
     ) -> None:
-        super().__init__()
-        self.torso, self._unit = torso, unit
+        super().__init__(unit)
+        self.torso = torso
         size: int = torso.size  # pyright: ignore
         self.readout = linear(size, num_features, bias=not centred)
         self.mean: Tensor | None
@@ -39,11 +37,10 @@ class DeepFeatures(nn.Module):
         hidden = self.torso(observation)
         if self.mean is not None:
             hidden = hidden - (self._batch_mean(hidden) if torch.is_grad_enabled() else self.mean)
-        features = self.readout(hidden)
-        return sphere.normalise(features) if self._unit else features
+        return self._scaled(self.readout(hidden))
 
     def _batch_mean(self, hidden: Tensor) -> Tensor:
-        """While learning: the mean of this batch, which the running mean follows."""
+        """The mean of this batch; the running mean moves towards it."""
         assert self.mean is not None
         latest = hidden.flatten(0, -2).mean(dim=0)
         self.mean.lerp_(latest.detach(), _RATE)
@@ -51,9 +48,9 @@ class DeepFeatures(nn.Module):
 
 
 class DeepSuccessorFeatures(SuccessorFeatures):
-    """psi(o, a, w): torso, last action, LSTM; then w, prepared as in USFA, and an MLP per cumulant.
+    """psi(s, a, w): torso and last action -> LSTM; w -> an MLP, as in USFA; both -> an MLP per cumulant.
 
-    The MLPs' first layers read concat(trunk, task): the sum of a layer on each, for all cumulants at once.
+    The first layers of all these MLPs are computed at once, as a layer on the trunk plus one on the task.
     """
 
     def __init__(
@@ -87,7 +84,7 @@ class DeepSuccessorFeatures(SuccessorFeatures):
     def trunk(
         self, observation: Tensor, previous_action: Tensor, memory: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The torso, and the LSTM fed with the last action; it forgets where an episode begins."""
+        """The torso, then the LSTM with the last action; its memory is cleared where an episode begins."""
         hidden = self.torso(observation)
         if self.core is None:
             return hidden, memory
@@ -105,8 +102,8 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         return psi.permute(1, 2, 0).reshape(*batch, self.num_actions, self.num_features)
 
     def fold(self, w: Tensor) -> FoldedReadout:
-        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]"""
-        w = self.worth(w)
+        """Multiply the last layer by w [N, features], once for all steps of a task."""
+        w = self.cumulant_weights(w)
         weight = w[:, :, None, None] * self.readout
         return FoldedReadout(weight.flatten(1, 2), w @ self.bias)
 

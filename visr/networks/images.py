@@ -1,18 +1,25 @@
-"""Torsos for images: bytes of pixels -> a vector."""
+"""Convolutional torsos: bytes of pixels -> a vector."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from visr.errors import UserError
 from visr.networks.torsos import initialise, linear
 
 
-class ImageTorso(nn.Module):
-    """Convolutions, then one linear layer; pixels stay bytes until they arrive here.
+def is_image(space: spaces.Space) -> bool:
+    """Whether observations are images: [C, H, W] in bytes."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
-    `precision` and `channels_last` change how the products are computed, not what they mean.
+
+class ImageTorso(nn.Module):
+    """Convolutions, then one linear layer; pixels are bytes up to here.
+
+    `precision` and `channels_last` change the speed and the rounding, nothing else.
     """
 
     def __init__(self, shape: tuple[int, ...], body: nn.Module, size: int) -> None:
@@ -25,10 +32,10 @@ class ImageTorso(nn.Module):
         self.readout = linear(flat, size)
 
     def forward(self, image: Tensor) -> Tensor:
-        """image [..., C, H, W] uint8 -> [..., size], in float32 whatever happens inside"""
+        """image [..., C, H, W] uint8 -> [..., size] float32"""
         batch = image.shape[:-3]
         pixels = image.flatten(0, -4) if len(batch) != 1 else image
-        if self.channels_last:  # a third quicker than asking for that memory format
+        if self.channels_last:  # a third faster than .contiguous(memory_format=...)
             pixels = torch.stack(pixels.unbind(1), dim=-1).permute(0, 3, 1, 2)
         pixels = pixels.float().mul_(1 / self.brightest)
         low = self.precision != torch.float32
@@ -94,9 +101,9 @@ _SMALLEST = {"impala": 1, "nature": 36, "nips": 20, "minatar": 3}
 
 
 def build(name: str, shape: tuple[int, ...], brightest: int = 255) -> ImageTorso:
-    """The torso of that name for images [C, H, W] of bytes up to `brightest`.
+    """The torso of that name for images [C, H, W] with values up to `brightest`.
 
-    `auto` is IMPALA's, and MinAtar's for images too small for it to shrink three times.
+    `auto` is impala, or minatar for images of less than 32 pixels a side.
     """
     if name == "auto":
         name = "impala" if min(shape[1:]) >= 32 else "minatar"
@@ -113,7 +120,7 @@ def build(name: str, shape: tuple[int, ...], brightest: int = 255) -> ImageTorso
 def convolution(
     inputs: int, outputs: int, size: int, stride: int = 1, padding: int = 0
 ) -> nn.Conv2d:
-    """A convolution as Sonnet would begin it: truncated normal over the fan-in, zero bias."""
+    """A convolution with Sonnet's initial weights: truncated normal over the fan-in, zero bias."""
     layer = nn.Conv2d(inputs, outputs, size, stride=stride, padding=padding)
     initialise(layer.weight, inputs * size * size)
     assert layer.bias is not None
@@ -122,7 +129,7 @@ def convolution(
 
 
 def set_arithmetic(network: nn.Module, precision: torch.dtype, channels_last: bool) -> None:
-    """Tell every image torso inside how to compute; weights keep float32."""
+    """Set precision and memory layout of every image torso in a network; weights stay float32."""
     for module in network.modules():
         if isinstance(module, ImageTorso):
             module.precision, module.channels_last = precision, channels_last

@@ -1,4 +1,4 @@
-"""An LSTM that forgets at episode starts."""
+"""An LSTM whose memory is cleared where an episode starts."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from visr.networks.torsos import initialise
 
 
 class Lstm(nn.Module):
-    """Hochreiter and Schmidhuber's cell with a forget bias of 1; its memory is one vector, [h, c].
+    """An LSTM cell with a forget bias of 1; its memory is one vector, [h, c].
 
-    Everything that does not wait for the step before is done for the whole unroll at once.
+    The products with the inputs do not depend on the step before, so they are computed for all T at once.
     """
 
     def __init__(self, num_inputs: int, size: int = 256) -> None:

@@ -1,4 +1,4 @@
-"""What a step is worth: r(s, a, s'), read off what it changed."""
+"""A model of the reward, r(s, a, s')."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import torch
 from gymnasium.spaces import Box, Space
 from torch import Tensor, nn
 
-from visr.networks.build import is_image
-from visr.networks.images import convolution
+from visr.networks.images import convolution, is_image
 from visr.networks.torsos import first_layer, linear
 from visr.types import EnvSpec
 
 _CHANNELS, _HIDDEN = 32, 64
 _SMALL = 20
-"""Sides of images below this are read cell by cell."""
+"""Images with a shorter side are read at full resolution."""
 
 
 class RewardModel(nn.Module):
-    """A change, joined with the action, then a hidden layer."""
+    """An encoding of (s, s') plus an embedding of a, then a hidden layer."""
 
     def __init__(self, spec: EnvSpec) -> None:
         super().__init__()
@@ -39,9 +38,9 @@ class RewardModel(nn.Module):
 
 
 class _Planes(nn.Module):
-    """Two images as one, and where in them: the strongest sign of each kind, wherever it is.
+    """Convolutions on both images and on the coordinates of each pixel, then a maximum over all places.
 
-    Rewards mostly come from what happens in one place, so that a hundred of them teach all places.
+    Rewards mostly depend on what happens in one place; the maximum generalises from there to all places.
     """
 
     size = _CHANNELS
@@ -51,7 +50,7 @@ class _Planes(nn.Module):
         self._brightest = max(int(space.high.max()), 1)
         channels, height, width = space.shape
         size, stride, padding = (3, 1, 1) if min(height, width) < _SMALL else (8, 4, 0)
-        # One layer on images and places together is the sum of a layer on each; places never change.
+        # One layer on images and coordinates is the sum of a layer on each; coordinates never change.
         self.image = convolution(2 * channels, _CHANNELS, size, stride, padding)
         self.place = convolution(2, _CHANNELS, size, stride, padding)
         self.second = convolution(_CHANNELS, _CHANNELS, 1 if stride == 1 else 3)
@@ -71,7 +70,7 @@ class _Planes(nn.Module):
 
 
 class _Numbers(nn.Module):
-    """A state's number or a vector, before and after, side by side."""
+    """One layer on both states or vectors."""
 
     size = _HIDDEN
 

@@ -1,9 +1,8 @@
-"""phi, the unit features, and psi, the universal successor features."""
+"""The contracts of phi and psi, and both as MLPs for states and vectors."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -13,11 +12,26 @@ from torch.nn import functional
 
 from visr.networks import torsos
 from visr.ops import sphere
-from visr.types import EnvSpec
+from visr.types import EnvSpec, Unroll
+
+
+class Features(nn.Module, ABC):
+    """phi(s) without memory; of unit length, the mean direction of q(w | s), unless `unit` is false."""
+
+    def __init__(self, unit: bool) -> None:
+        super().__init__()
+        self.unit = unit
+
+    @abstractmethod
+    def forward(self, observation: Tensor) -> Tensor:
+        """observation [...] -> [..., features]"""
+
+    def _scaled(self, features: Tensor) -> Tensor:
+        return sphere.normalise(features) if self.unit else features
 
 
 class FoldedReadout(NamedTuple):
-    """psi's last layer with a task multiplied in: hidden -> psi . w."""
+    """psi's last layer multiplied by a task: hidden -> psi . w."""
 
     weight: Tensor
     """[N, hidden, actions]"""
@@ -26,15 +40,15 @@ class FoldedReadout(NamedTuple):
 
 
 class SuccessorFeatures(nn.Module, ABC):
-    """psi(o, a, w) in two parts: a trunk that sees what happens, heads that join it with w.
+    """psi(s, a, w) in two parts: a trunk that reads observations, heads that join it with w.
 
-    GPI consults many w about one state, so only the heads are run for each of them.
+    GPI evaluates many w in one state, so that only the heads run for each of them.
     """
 
     num_actions: int
     num_features: int
     memory_size: int = 0
-    """Length of what an actor carries from step to step; 0 without a recurrent core."""
+    """Length of the recurrent state that an actor carries from step to step; 0 without an LSTM."""
 
     @abstractmethod
     def trunk(
@@ -51,20 +65,22 @@ class SuccessorFeatures(nn.Module, ABC):
 
     @abstractmethod
     def fold(self, w: Tensor) -> FoldedReadout:
-        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]
-
-        A task lasts for many steps, so this is done once and used for all of them.
-        """
+        """Multiply the last layer by w [N, features], once for all steps of a task."""
 
     @abstractmethod
     def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """max_i psi(o, a, w_i) . w, judged on the task whose readout was folded; psi is never formed.
+        """max_i psi(s, a, w_i) . w for the w of `readout`, without forming psi.
 
         hidden [N, hidden], policies [N, P, features] -> [N, actions]
         """
 
-    def worth(self, w: Tensor) -> Tensor:
-        """What each cumulant counts for the task: w itself, or 1 where psi is a single value of any task.
+    def along(self, unroll: Unroll) -> Tensor:
+        """psi of every step, [T + 1, B, actions, features]; an LSTM starts from the stored memory."""
+        hidden, _ = self.trunk(unroll.observation, unroll.previous_actions, unroll.memory)
+        return self.heads(hidden, unroll.w)
+
+    def cumulant_weights(self, w: Tensor) -> Tensor:
+        """The weight of each cumulant in the value: w, or 1 where psi has one cumulant for all tasks.
 
         [N, task size] -> [N, features]
         """
@@ -86,14 +102,14 @@ class SuccessorFeatures(nn.Module, ABC):
         return self.step(observation, *self.no_memory(len(observation)))[0]
 
     def no_memory(self, num_envs: int) -> tuple[Tensor, Tensor]:
-        """What is known before an episode: previous actions [N] of -1, a memory [N, M] of zeros."""
+        """The state before an episode: previous actions [N] of -1, a memory [N, M] of zeros."""
         like = next(self.parameters())
-        nothing = torch.full((num_envs,), -1, dtype=torch.int64, device=like.device)
-        return nothing, like.new_zeros(num_envs, self.memory_size)
+        no_action = torch.full((num_envs,), -1, dtype=torch.int64, device=like.device)
+        return no_action, like.new_zeros(num_envs, self.memory_size)
 
 
-class Features(nn.Module):
-    """phi(o): the mean direction of q(w | o), an MLP normalised to unit length (unless `unit` is false)."""
+class MlpFeatures(Features):
+    """phi(s) by an MLP."""
 
     def __init__(
         self,
@@ -103,13 +119,12 @@ class Features(nn.Module):
         normalise: bool = True,
         unit: bool = True,
     ) -> None:
-        super().__init__()
-        self._unit = unit
+        super().__init__(unit)
         space = spec.observation_space
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
         self.observation = torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
         self.bias = nn.Parameter(torch.zeros(hidden_sizes[0]))
-        self.body = hidden_layers(hidden_sizes)
+        self.body = torsos.HiddenLayers(hidden_sizes)
         self.readout = torsos.linear(hidden_sizes[-1], num_features)
 
     def forward(self, observation: Tensor) -> Tensor:
@@ -124,12 +139,11 @@ class Features(nn.Module):
 
     def _embed(self, observation: Tensor) -> Tensor:
         hidden = (self.observation(observation) + self.bias).relu()
-        features = self.readout(self.body(hidden))
-        return sphere.normalise(features) if self._unit else features
+        return self._scaled(self.readout(self.body(hidden)))
 
 
 class MlpSuccessorFeatures(SuccessorFeatures):
-    """The grid experiment's psi: an MLP on the observation and w side by side."""
+    """psi(s, a, w) by an MLP on the observation and w side by side: the grid experiment's."""
 
     def __init__(
         self,
@@ -142,13 +156,13 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         super().__init__()
         self.num_actions, self.num_features = spec.num_actions, num_features
         task_size = task_size or num_features
-        # One layer on concat(o, w) is the sum of a layer on o and a layer on w.
+        # One layer on concat(s, w) is the sum of a layer on s and a layer on w.
         self.observation = torsos.first_layer(
             spec.observation_space, hidden_sizes[0], task_size, normalise
         )
         fan_in = spaces.flatdim(spec.observation_space) + task_size
         self.task = torsos.linear(task_size, hidden_sizes[0], fan_in=fan_in)
-        self.body = hidden_layers(hidden_sizes)
+        self.body = torsos.HiddenLayers(hidden_sizes)
         self.readout = torsos.linear(hidden_sizes[-1], spec.num_actions * num_features)
 
     def trunk(
@@ -157,10 +171,10 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         """The observation's share of the first layer."""
         return self.observation(observation), memory
 
-    step = trunk  # a look-up does not care for the axis of time
+    step = trunk  # the same for any leading axes
 
     def first_step(self, observation: Tensor) -> Tensor:
-        """Any batch will do where nothing is remembered: [...] -> [..., hidden]"""
+        """[...] -> [..., hidden]"""
         return self.observation(observation)
 
     def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
@@ -169,12 +183,10 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         return self.readout(hidden).unflatten(-1, (self.num_actions, self.num_features))
 
     def fold(self, w: Tensor) -> FoldedReadout:
-        """psi . w needs only the last layer's weights times w: [N, features] -> [N, ..., actions]"""
-        w, shape = self.worth(w), (self.num_actions, self.num_features)
-        weight, bias = (
-            self.readout.weight.unflatten(0, shape),
-            self.readout.bias.unflatten(0, shape),
-        )
+        """Multiply the last layer by w [N, features], once for all steps of a task."""
+        w, shape = self.cumulant_weights(w), (self.num_actions, self.num_features)
+        weight = self.readout.weight.unflatten(0, shape)
+        bias = self.readout.bias.unflatten(0, shape)
         folded = (w @ weight.transpose(0, 1).flatten(1)).unflatten(1, (self.num_actions, -1))
         return FoldedReadout(folded.transpose(1, 2), w @ bias.T)
 
@@ -184,19 +196,3 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         for layer in self.body:
             hidden = layer(hidden).relu_()
         return torch.bmm(hidden, readout.weight).amax(dim=1).add_(readout.bias)
-
-
-class HiddenLayers(nn.Sequential):
-    """Linear layers, each followed by a ReLU (not in place: autograd would copy to undo it)."""
-
-    def forward(self, input: Tensor) -> Tensor:
-        """[..., first size] -> [..., last size]"""
-        hidden = input
-        for layer in self:
-            hidden = layer(hidden).relu()
-        return hidden
-
-
-def hidden_layers(sizes: tuple[int, ...]) -> HiddenLayers:
-    """The layers between the first hidden one and the last."""
-    return HiddenLayers(*(torsos.linear(a, b) for a, b in pairwise(sizes)))

@@ -1,8 +1,9 @@
-"""Observation -> vector, chosen by the observation space."""
+"""Layers that read states and vectors, and the initial weights of all layers."""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from gymnasium import spaces
@@ -13,7 +14,7 @@ from visr.errors import UserError
 
 
 class OneHot(nn.Module):
-    """A linear layer on one-hot states, computed as what it is: a look-up of rows."""
+    """A linear layer on one-hot states, computed as a look-up of rows."""
 
     def __init__(self, num_states: int, size: int, fan_in: int) -> None:
         super().__init__()
@@ -26,7 +27,7 @@ class OneHot(nn.Module):
 
 
 class Normaliser(nn.Module):
-    """Vectors to mean 0 and deviation 1, by the statistics of all that was learnt from so far."""
+    """Scale vectors to mean 0 and deviation 1, by running statistics of the batches learnt from."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -38,24 +39,23 @@ class Normaliser(nn.Module):
         self.register_buffer("spread", torch.zeros(size, dtype=torch.float64))
 
     def forward(self, observation: Tensor) -> Tensor:
-        """[..., size] -> the same, cut at 10 deviations; while learning it takes note of what it sees"""
+        """[..., size] -> the same, cut at 10 deviations; updates the statistics while gradients are on."""
         if torch.is_grad_enabled():
-            self.note(observation.detach().flatten(0, -2).double())
+            self.update(observation.detach().flatten(0, -2).double())
         centred = observation - self.mean.to(observation.dtype)
         return (centred / self.deviation().to(observation.dtype)).clamp(-_FARTHEST, _FARTHEST)
 
     def deviation(self) -> Tensor:
-        """[size], of what was noted; 1 before anything was."""
+        """[size]; 1 before the first update."""
         known = (self.spread / self.count.clamp(min=1)).sqrt().clamp(min=_SMALLEST_DEVIATION)
         return torch.where(self.count > 0, known, 1.0)
 
-    def note(self, rows: Tensor) -> None:
-        """Merge a batch [N, size] into the sums (Chan et al., 1979)."""
+    def update(self, rows: Tensor) -> None:
+        """Merge a batch [N, size] into the statistics (Chan et al., 1979)."""
         count, mean = len(rows), rows.mean(dim=0)
         total, shift = self.count + count, mean - self.mean
-        self.spread += (rows - mean).square().sum(
-            dim=0
-        ) + shift.square() * self.count * count / total
+        within = (rows - mean).square().sum(dim=0)
+        self.spread += within + shift.square() * self.count * count / total
         self.mean += shift * count / total
         self.count.copy_(total)
 
@@ -65,7 +65,7 @@ _FARTHEST = 10.0
 
 
 class Vector(nn.Module):
-    """A linear layer without bias on a vector, normalised first if so wished."""
+    """A linear layer without bias on a vector, which may be normalised first."""
 
     def __init__(self, num_inputs: int, size: int, fan_in: int, normalise: bool) -> None:
         super().__init__()
@@ -79,10 +79,40 @@ class Vector(nn.Module):
         return self.layer(observation)
 
 
+class HiddenLayers(nn.Sequential):
+    """Linear layers between the given sizes, each followed by a ReLU."""
+
+    def __init__(self, sizes: tuple[int, ...]) -> None:
+        super().__init__(*(linear(a, b) for a, b in pairwise(sizes)))
+
+    def forward(self, input: Tensor) -> Tensor:
+        """[..., first size] -> [..., last size]"""
+        hidden = input
+        for layer in self:
+            hidden = layer(hidden).relu()  # not in place: autograd would copy to undo it
+        return hidden
+
+
+class MlpTorso(nn.Module):
+    """An MLP that reads a state or a vector."""
+
+    def __init__(
+        self, space: spaces.Space, hidden_sizes: tuple[int, ...], normalise: bool = True
+    ) -> None:
+        super().__init__()
+        self.size = hidden_sizes[-1]
+        self.first = first_layer(space, hidden_sizes[0], normalise=normalise)
+        self.body = HiddenLayers(hidden_sizes)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """observation [...] -> [..., size]"""
+        return self.body(self.first(observation).relu())
+
+
 def first_layer(
     space: spaces.Space, size: int, extra_inputs: int = 0, normalise: bool = True
 ) -> nn.Module:
-    """The linear layer that reads an observation; `extra_inputs` more join it from elsewhere."""
+    """The linear layer that reads an observation; `extra_inputs` count in its fan-in only."""
     if isinstance(space, spaces.Discrete):
         return OneHot(int(space.n), size, fan_in=int(space.n) + extra_inputs)
     if isinstance(space, spaces.Box) and len(space.shape) == 1:
@@ -96,7 +126,7 @@ def first_layer(
 def linear(
     num_inputs: int, num_outputs: int, fan_in: int | None = None, bias: bool = True
 ) -> nn.Linear:
-    """A linear layer as Sonnet would begin it: truncated normal over the fan-in, zero bias."""
+    """A linear layer with Sonnet's initial weights: truncated normal over the fan-in, zero bias."""
     layer = nn.Linear(num_inputs, num_outputs, bias=bias)
     initialise(layer.weight, fan_in or num_inputs)
     if bias:

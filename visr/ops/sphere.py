@@ -1,8 +1,7 @@
-"""The unit sphere in R^d: normalise, uniform draws, von Mises-Fisher (vMF) draws and density."""
+"""The unit sphere in R^d: normalise, uniform draws, von Mises-Fisher (vMF) draws."""
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
@@ -46,7 +45,8 @@ def vmf_sample(
     mu [..., d], d >= 2 -> [..., num_samples, d]; kappa = 0 is uniform.
     Wood's (1994) rejection sampler; only rejected draws are drawn again.
     """
-    _require_concentration(kappa)
+    if not 0 <= kappa < math.inf:
+        raise ValueError(f"kappa = {kappa} is no concentration; it must be finite and at least 0.")
     if mu.shape[-1] < 2:
         raise ValueError(
             f"d = {mu.shape[-1]} is too small; a sphere to draw from needs at least 2."
@@ -69,11 +69,6 @@ def vmf_sample(
 
 
 _MOST_ROUNDS = 1_000
-
-
-def _require_concentration(kappa: float) -> None:
-    if not 0 <= kappa < math.inf:
-        raise ValueError(f"kappa = {kappa} is no concentration; it must be finite and at least 0.")
 
 
 def _vmf_propose(mu: Tensor, kappa: float, generator: Generator | None) -> tuple[Tensor, Tensor]:
@@ -101,45 +96,3 @@ def _vmf_propose(mu: Tensor, kappa: float, generator: Generator | None) -> tuple
     log_u = torch.rand(y.shape, generator=generator, dtype=mu.dtype, device=mu.device).log_()
     accepted = (h.log() - h).add_(1).mul_(d - 1) >= log_u  # NaN is never accepted
     return x, accepted
-
-
-def vmf_log_prob(x: Tensor, mu: Tensor, kappa: float) -> Tensor:
-    """log C_d(kappa) + kappa mu . x for unit vectors x, mu [..., d] -> [...]."""
-    # Down from the peak: log C_d and kappa mu . x may be large and nearly cancel.
-    return kappa * ((x * mu).sum(-1) - 1) + _vmf_log_peak(mu.shape[-1], kappa)
-
-
-def vmf_log_normaliser(d: int, kappa: float) -> float:
-    """log C_d(kappa), C_d(kappa) = kappa^{d/2-1} / ((2 pi)^{d/2} I_{d/2-1}(kappa))."""
-    return _vmf_log_peak(d, kappa) - kappa
-
-
-def _vmf_log_peak(d: int, kappa: float) -> float:
-    """log C_d(kappa) + kappa: the log-density at x = mu."""
-    _require_concentration(kappa)
-    return -d / 2 * math.log(2 * math.pi) - _log_bessel(d / 2 - 1, kappa)
-
-
-def vmf_mean_cosine(d: int, kappa: float) -> float:
-    """A_d(kappa) = I_{d/2}(kappa) / I_{d/2-1}(kappa): the mean of mu . x."""
-    _require_concentration(kappa)
-    return kappa * math.exp(_log_bessel(d / 2, kappa) - _log_bessel(d / 2 - 1, kappa))
-
-
-@functools.cache
-def _log_bessel(nu: float, kappa: float) -> float:
-    """log(I_nu(kappa) e^{-kappa} kappa^{-nu}), which is finite for every nu and kappa >= 0.
-
-    While s = sqrt(nu^2 + kappa^2) < 1000, the power series, whose terms are all positive; from
-    there on Debye's uniform expansion, by then exact to about 1e-10. (scipy's `ive` underflows
-    when nu is much greater than kappa, and ends at kappa = 1e9.)
-    """
-    s = math.hypot(nu, kappa)
-    if s < 1000:  # the largest term is before m = 500 and about 20 terms wide
-        m = torch.arange(1000, dtype=torch.float64)
-        terms = torch.xlogy(m, kappa**2 / 4) - torch.lgamma(m + 1) - torch.lgamma(m + nu + 1)
-        return torch.logsumexp(terms, dim=0).item() - nu * math.log(2) - kappa
-    p2 = (nu / s) ** 2
-    correction = (3 - 5 * p2) / (24 * s) + (81 - 462 * p2 + 385 * p2**2) / (1152 * s**2)
-    exponent = nu**2 / (s + kappa) - nu * math.log(nu + s)  # nu^2 / (s + kappa) = s - kappa
-    return exponent - math.log(2 * math.pi * s) / 2 + math.log1p(correction)

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from visr.agents.visr import Visr, draw_policies
+from visr.agents.visr import Visr
 from visr.errors import UserError, encodable
-from visr.networks import build, images
+from visr.networks import images
 from visr.storage.files import write_bytes
 from visr.storage.records.task import Task
 
@@ -70,7 +70,7 @@ def export(agent: Visr, task: Task, path: str | Path, gpi: bool = False, seed: i
         raise UserError('Exporting needs onnx: pip install "visr[export]".') from error
     w = torch.as_tensor(task.w, dtype=torch.float32)
     random = torch.Generator().manual_seed(seed)
-    policies = draw_policies(agent.config, w, random, gpi)
+    policies = agent.sample_policies(w, random, gpi)
     observation = _example(agent)
     memory, names = (), ["observation"]
     kind: type[GreedyPolicy] = Forgetful
@@ -94,7 +94,7 @@ def _example(agent: Visr) -> Tensor:
     space = agent.spec.observation_space
     if not space.shape:
         return torch.zeros(2, dtype=torch.int64)
-    is_bytes = build.is_image(space)
+    is_bytes = images.is_image(space)
     return torch.zeros(2, *space.shape, dtype=torch.uint8 if is_bytes else torch.float32)
 
 

@@ -9,7 +9,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
-from visr.agents.base import Values
+from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.envs.spaces import SpaceCodec, is_text
 from visr.errors import UserError
@@ -27,7 +27,7 @@ class Policy:
 
     def __init__(
         self,
-        agent: Values,
+        agent: Agent,
         task: Task,
         codec: SpaceCodec,
         gpi: bool,
@@ -91,7 +91,7 @@ class Policy:
         return spoken[0].item() if spoken.ndim == 1 else spoken[0]
 
 
-def observations(agent: Values, codec: SpaceCodec, given: Any) -> tuple[torch.Tensor, bool]:
+def observations(agent: Agent, codec: SpaceCodec, given: Any) -> tuple[torch.Tensor, bool]:
     """Observations as the networks take them, [N, ...], and whether it was a single one.
 
     What is no observation of this environment is refused.

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from visr import envs
-from visr.agents.base import Values
+from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
@@ -22,7 +22,7 @@ class Stage:
 
     def __init__(
         self,
-        agent: Values,
+        agent: Agent,
         config: RunConfig,
         *,
         epsilon: float,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from visr.agents.base import Values
+from visr.agents.base import Agent
 from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.errors import UserError
 from visr.play import rendering
@@ -37,7 +37,7 @@ class Frame:
 
 
 def frames(
-    agent: Values,
+    agent: Agent,
     config: RunConfig,
     w: NDArray[np.floating],
     *,
@@ -74,7 +74,7 @@ _NOTHING = np.zeros((0, 0, 3), dtype=np.uint8)
 
 
 def play(
-    agent: Values,
+    agent: Agent,
     config: RunConfig,
     w: NDArray[np.floating],
     name: str,

@@ -12,8 +12,7 @@ import torch
 from gymnasium.vector import VectorEnv
 from torch import Tensor
 
-from visr.agents.registry import draw_tasks
-from visr.agents.visr import draw_policies
+from visr.agents.base import Agent
 from visr.config import RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.ops.rng import derived
@@ -27,12 +26,11 @@ def _tensors(network: SuccessorFeatures) -> Iterator[Tensor]:
 class Actor:
     """Acts epsilon-greedily; its copy of psi lets the learner change the original meanwhile."""
 
-    def __init__(
-        self, config: RunConfig, env: VectorEnv, psi: SuccessorFeatures, seed: int
-    ) -> None:
+    def __init__(self, config: RunConfig, env: VectorEnv, agent: Agent, seed: int) -> None:
         self._config, self.env, self._seed = config, env, seed
         self._life_loss_terminates = config.life_loss_terminates
-        self.psi = copy.deepcopy(psi).requires_grad_(False)
+        self._agent = copy.deepcopy(agent).requires_grad_(False)
+        self.psi = self._agent.psi
         self._device = next(self.psi.parameters()).device
         self._generator = torch.Generator().manual_seed(seed)
         self._reset(seed)
@@ -62,15 +60,15 @@ class Actor:
 
         GPI maximises over sampled neighbours of w, or over the policies [P, d] given.
         """
-        agent, length = self._config.agent, self._config.training.unroll_length
+        config, length = self._config.agent, self._config.training.unroll_length
         batch, rng = self.env.num_envs, self._generator
-        w = draw_tasks(agent, batch, rng)
+        w = self._agent.sample_tasks(batch, rng)
         w = w if task is None else task.expand(batch, -1).contiguous()
         if policies is None:
-            policies = draw_policies(agent, w.expand(length, *w.shape), rng)
+            policies = self._agent.sample_policies(w.expand(length, *w.shape), rng, config.gpi)
         else:
             policies = policies.expand(length, batch, *policies.shape)
-        epsilon = agent.exploration if epsilon is None else epsilon
+        epsilon = config.exploration if epsilon is None else epsilon
         exploits = (torch.rand(length, batch, generator=rng) >= epsilon).numpy()
         action = torch.randint(self.psi.num_actions, (length, batch), generator=rng)
         unroll = self._empty_unroll(length, w, action)
@@ -85,7 +83,7 @@ class Actor:
                 self._previous_action.to(self._device),
                 self._memory,
             )
-            greedy = self.psi.gpi_values(hidden, policies[t], readout).argmax(dim=-1)
+            greedy = self._agent.action_values(hidden, policies[t], readout).argmax(dim=-1)
             np.copyto(record.action[t], greedy.cpu().numpy(), where=exploits[t])
             self._observation, record.reward[t], terminated, record.truncated[t], info = (
                 self.env.step(record.action[t])

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
-from visr.agents.base import new_psi
+from visr.agents import registry
+from visr.agents.base import Agent
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks.successor import SuccessorFeatures
@@ -62,10 +63,10 @@ class ActorPool(Protocol):
 class LocalActorPool:
     """Actors of this process; they act one after the other."""
 
-    def __init__(self, config: RunConfig, groups: list[int], psi: SuccessorFeatures) -> None:
+    def __init__(self, config: RunConfig, groups: list[int], agent: Agent) -> None:
         sizes, seeds = group_sizes(config), group_seeds(config)
         self.actors = {
-            group: Actor(config, envs.make_vec(config, sizes[group]), psi, seeds[group])
+            group: Actor(config, envs.make_vec(config, sizes[group]), agent, seeds[group])
             for group in groups
         }
 
@@ -187,16 +188,14 @@ class RemoteActorPool:
         return message, tensors
 
 
-def make_actor_pools(
-    config: RunConfig, psi: SuccessorFeatures, num_processes: int
-) -> list[ActorPool]:
+def make_actor_pools(config: RunConfig, agent: Agent, num_processes: int) -> list[ActorPool]:
     """Pools for all groups, in order: the first group acts in this process, the others in children."""
     groups = list(range(config.training.num_actor_groups))
     if num_processes == 1 or len(groups) == 1:
-        return [LocalActorPool(config, groups, psi)]
+        return [LocalActorPool(config, groups, agent)]
     shares = [s.tolist() for s in np.array_split(groups[1:], num_processes - 1) if len(s)]
     remote: list[ActorPool] = [RemoteActorPool(config, share) for share in shares]
-    return [LocalActorPool(config, groups[:1], psi), *remote]
+    return [LocalActorPool(config, groups[:1], agent), *remote]
 
 
 def group_sizes(config: RunConfig) -> list[int]:
@@ -250,11 +249,11 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         message, _ = receive(requests)
         config = configuration.from_dict(message["config"])
         spec = spec_of(envs.make_vec(config, 1))
-        psi = devices.prepared(new_psi(config.agent, spec), config.training)
-        pool = LocalActorPool(config, message["groups"], psi)
+        agent = devices.prepared(registry.new(config.agent, spec), config.training)
+        pool = LocalActorPool(config, message["groups"], agent)
         while True:
             message, tensors = receive(requests)
-            send(answers, *_answer(pool, psi, message, tensors))
+            send(answers, *_answer(pool, agent.psi, message, tensors))
     except UserError as error:
         send(answers, {"error": str(error)})
     except (EOFError, BrokenPipeError):

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
-from visr.agents.registry import Agent
-from visr.agents.visr import Visr
+from visr.agents.base import Agent
 from visr.types import Unroll
 
 
@@ -49,8 +48,7 @@ class Learner:
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
         """One gradient step on all of the agent's losses."""
         self._optimiser.zero_grad()
-        if isinstance(self.agent, Visr) and self.agent.bonus is not None:
-            self.agent.bonus.share = _share_left(self.num_updates, self._bonus_updates)
+        self.agent.set_bonus_share(_share_left(self.num_updates, self._bonus_updates))
         metrics = self._sum_gradients(unroll)
         self._set_learning_rates()
         self._optimiser.step()
@@ -133,15 +131,14 @@ def _parameter_groups(agent: Agent) -> list[dict[str, Any]]:
     config = agent.config
     psi = (config.psi_learning_rate, config.psi_adam_epsilon, False)
     phi = (config.phi_learning_rate, config.phi_adam_epsilon, True)
-    groups = [(list(agent.psi.parameters()), psi), (agent.cumulant_parameters(), phi)]
-    if isinstance(agent, Visr) and agent.bonus is not None:
-        learning = [p for p in agent.bonus.parameters() if p.requires_grad]
-        groups.append((learning, (*phi[:2], False)))
-    return [
-        {"params": parameters, "lr": rate, "initial_lr": rate, "eps": epsilon, "rests": rests}
-        for parameters, (rate, epsilon, rests) in groups
-        if parameters
-    ]
+    settings = {"psi": psi, "phi": phi, "bonus": (*phi[:2], False)}
+    groups = []
+    for name, parameters in agent.parameter_groups().items():
+        rate, epsilon, rests = settings[name]
+        if parameters:
+            group = {"lr": rate, "initial_lr": rate, "eps": epsilon, "rests": rests}
+            groups.append({"params": parameters, **group})
+    return groups
 
 
 Kind = TypeVar("Kind")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from visr import envs
 from visr.agents import registry
+from visr.agents.base import Agent
 from visr.config import RunConfig
 from visr.ops.rng import derived
 from visr.training import devices
@@ -39,7 +40,7 @@ class Loop:
         self.agent = devices.prepared(new_agent(config, self.spec), config.training)
         self.learner = new_learner(config, self.agent)
         num_processes = num_processes or config.training.num_processes
-        self.actor_pools = make_actor_pools(config, self.agent.psi, num_processes)
+        self.actor_pools = make_actor_pools(config, self.agent, num_processes)
         rewarded = config.training.num_rewarded_envs
         self.online = OnlineEvaluation(config, self.agent) if rewarded else None
         self.num_collected_steps = 0
@@ -130,7 +131,7 @@ class Loop:
             self.online.reset_unsaveable_envs(self.num_collected_steps)
 
 
-def new_agent(config: RunConfig, spec: EnvSpec) -> registry.Agent:
+def new_agent(config: RunConfig, spec: EnvSpec) -> Agent:
     """An agent whose initial weights depend on nothing but the seed."""
     seed = derived(config.training.seed, 0)
     with torch.random.fork_rng(devices=[]):
@@ -138,9 +139,7 @@ def new_agent(config: RunConfig, spec: EnvSpec) -> registry.Agent:
         return registry.new(config.agent, spec)
 
 
-def new_learner(
-    config: RunConfig, agent: registry.Agent, all_reduce: Reducer | None = None
-) -> Learner:
+def new_learner(config: RunConfig, agent: Agent, all_reduce: Reducer | None = None) -> Learner:
     """The learner of a configuration; with `all_reduce`, one of several that share every batch."""
     return Learner(
         agent,

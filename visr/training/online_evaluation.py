@@ -7,14 +7,13 @@ import torch
 from torch import Tensor
 
 from visr import envs
-from visr.agents.registry import Agent
-from visr.agents.visr import Visr
+from visr.agents.base import Agent, BehaviourModel
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.ops.regression import RewardSums, fit_task
 from visr.ops.rng import derived
 from visr.training.actor import Actor
-from visr.types import Unroll
+from visr.types import Transitions, Unroll
 
 
 class OnlineEvaluation:
@@ -29,7 +28,7 @@ class OnlineEvaluation:
         training = config.training
         self._config, size = config, training.num_rewarded_envs
         seed = derived(training.seed, 2)
-        self.actor = Actor(config, envs.make_vec(config, size), agent.psi, seed)
+        self.actor = Actor(config, envs.make_vec(config, size), agent, seed)
         self._phi = torch.zeros(training.rewarded_window, config.agent.num_features)
         self._reward = torch.zeros(training.rewarded_window)
         self._num_steps = 0
@@ -41,9 +40,10 @@ class OnlineEvaluation:
         """One unroll with the task as it is known now, and what it teaches."""
         self.actor.refresh(agent.psi)
         unroll = self.actor.collect(self.task())
-        if isinstance(agent, Visr):
+        if isinstance(agent, BehaviourModel):
             with torch.inference_mode():
-                phi = agent.phi(unroll.observation[1:].to(agent.device)).cpu()
+                reached = unroll.observation[1:].to(agent.device)
+                phi = agent.cumulant(Transitions(reached)).cpu()
             happened = ~unroll.is_reset
             self._remember(phi[happened], unroll.reward[happened])
         self._count(unroll)

@@ -1,1 +1,1 @@
-"""What goes beyond the paper's agent; visr.py imports none of it."""
+"""What goes beyond the paper; `visr.agents.visr` imports nothing from here."""

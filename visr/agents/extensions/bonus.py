@@ -1,28 +1,17 @@
-"""The seam: a bonus says how new each step was, on a scale of its own making."""
+"""The contract of exploration bonuses, and their scale."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from visr.agents import n_step_q
 from visr.config import AgentConfig
 from visr.types import Unroll
 
 _RATE = 0.01
-"""Of the running mean, per update."""
-
-
-class Surprise(NamedTuple):
-    """How new a batch's steps were."""
-
-    bonus: Tensor
-    """[T, B], at least 0, without gradient."""
-    loss: Tensor
-    """[], trains the bonus's own model; a constant 0 where it has none."""
+"""Step size of the running mean, per update."""
 
 
 class Bonus(nn.Module, ABC):
@@ -31,7 +20,7 @@ class Bonus(nn.Module, ABC):
     level: Tensor
     weight: Tensor
     share = 1.0
-    """How much of it is left; the learner lets it fall."""
+    """The factor that the learner lowers from 1 to 0 when the bonus decays."""
 
     def __init__(self, config: AgentConfig) -> None:
         super().__init__()
@@ -39,19 +28,17 @@ class Bonus(nn.Module, ABC):
         self.register_buffer("level", torch.zeros(()))
         self.register_buffer("weight", torch.zeros(()))
 
-    def forward(self, phi: nn.Module, unroll: Unroll) -> Surprise:
-        """The bonus of every step that is one; phi is only read."""
+    def forward(self, phi: nn.Module, unroll: Unroll) -> tuple[Tensor, Tensor]:
+        """The bonus of every step [T, B], without gradient, and the loss [] of the bonus's own model."""
         raw, loss = self.raw(phi, unroll)
         raw = raw.detach()
         with torch.no_grad():
-            self.level.lerp_(n_step_q.mean_over_steps(raw, unroll), _RATE)
-            self.weight.lerp_(
-                torch.ones_like(self.weight), _RATE
-            )  # so that the mean is never biased to 0
+            self.level.lerp_(unroll.mean_over_steps(raw), _RATE)
+            self.weight.lerp_(torch.ones_like(self.weight), _RATE)  # corrects the bias towards 0
             mean = self.level / self.weight
             bonus = self._scale * self.share * raw / mean.clamp(min=1e-8)
-        return Surprise(bonus, loss)
+        return bonus, loss
 
     @abstractmethod
     def raw(self, phi: nn.Module, unroll: Unroll) -> tuple[Tensor, Tensor]:
-        """How new each step's arrival was [T, B], at least 0 in any unit, and the model's loss []."""
+        """How new s' is at each step, [T, B], at least 0 in any unit; and the model's loss []."""

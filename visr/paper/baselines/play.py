@@ -14,7 +14,7 @@ from visr.config import RunConfig
 from visr.envs.episodes import Choice
 from visr.errors import needing
 from visr.evaluation import rewarded_phase, two_phase
-from visr.ops.gpi import epsilon_greedy
+from visr.ops.epsilon_greedy import epsilon_greedy
 from visr.storage.records.two_phase import AS_TRAINED, UNTRAINED
 from visr.storage.run_dir import RunDir
 

@@ -21,7 +21,6 @@ from torch import Tensor
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks import images
-from visr.networks.build import is_image
 from visr.paper.baselines.sb3_envs import Games
 from visr.storage import checksums
 from visr.storage.files import write_tensors
@@ -92,10 +91,10 @@ def _games(config: RunConfig) -> Games:
 def build(config: RunConfig, games: Games) -> Model:
     """The model with fresh weights that only the seed decides."""
     space = games.observation_space
-    small = is_image(space) and min((space.shape or ())[1:]) < 36
+    small = images.is_image(space) and min((space.shape or ())[1:]) < 36
     network = {"features_extractor_class": Torso, "normalize_images": False} if small else {}
     shared: dict[str, Any] = {
-        "policy": "CnnPolicy" if is_image(space) else "MlpPolicy",
+        "policy": "CnnPolicy" if images.is_image(space) else "MlpPolicy",
         "env": games,
         "gamma": config.agent.gamma,
         "seed": config.training.seed,

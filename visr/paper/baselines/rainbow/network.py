@@ -9,7 +9,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from visr.networks import images
-from visr.networks.build import MlpTorso, is_image
+from visr.networks.torsos import MlpTorso
 from visr.paper.baselines.rainbow.noisy import NoisyLinear
 from visr.types import EnvSpec
 
@@ -75,7 +75,7 @@ class Convolutions(nn.Module):
 
 def _torso(space: spaces.Space, plan: Plan) -> tuple[nn.Module, int, int]:
     """The torso, how much it says, and how wide layers behind it are at most."""
-    if not is_image(space):
+    if not images.is_image(space):
         return MlpTorso(space, plan.hidden_sizes), plan.hidden_sizes[-1], plan.hidden_sizes[-1]
     assert isinstance(space, spaces.Box)
     name = plan.torso
