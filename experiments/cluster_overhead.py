@@ -1,4 +1,4 @@
-"""Measure the overhead of Ray: one actor and one learner on Ray, and the same loop in one process.
+"""Measure the overhead of Ray: one actor and one learner on Ray against the same loop in one process.
 
 python experiments/cluster_overhead.py --preset atari-small --seconds 90
 """
