@@ -60,6 +60,10 @@ def tiny(words: list[str]) -> list[str]:
         return [*words, *TINY_TRAINING, "--recorded-steps", "500"]
     if verb == "evaluate" and is_pacman:
         return [*words, "--episodes", "1", "--rewarded-steps", "1200"]
+    if verb == "pretrain":
+        return [*words, "--num-steps", "2560"]
+    if verb == "infer" and "env" in words:
+        return [*words, "--episodes", "5", "--steps", "500", "--trials", "1"]
     extra = {
         "explore": ["--skills", "2"],
         "play": ["--max-steps", "5"],
