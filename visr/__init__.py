@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Evaluation", "Policy", "Run", "Task", "UserError", "load", "pretrain", "resume"]
+__all__ = ["Evaluation", "Policy", "Run", "Task", "UserError", "load", "mix", "pretrain", "resume"]
 
 if TYPE_CHECKING:
-    from visr.api import Evaluation, Policy, Run, Task, load, pretrain, resume
+    from visr.api import Evaluation, Policy, Run, Task, load, mix, pretrain, resume
     from visr.errors import UserError
 
 

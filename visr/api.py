@@ -10,6 +10,7 @@ from visr import config as configuration
 from visr import envs, pretraining
 from visr.config import GRID, RunConfig, presets
 from visr.errors import UserError
+from visr.inference.mixing import mix
 from visr.play.policy import Policy
 from visr.run import Run
 from visr.storage import pretrained_models
@@ -25,6 +26,7 @@ __all__ = [
     "Task",
     "UserError",
     "load",
+    "mix",
     "pretrain",
     "resume",
 ]

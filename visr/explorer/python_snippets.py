@@ -76,13 +76,13 @@ def environment(episodes: int, steps: int, seed: int, method: str) -> Lines:
 
 def mixture(parts: Sequence[tuple[Lines, float]]) -> Lines:
     """Each part under its own name, then the weighted sum."""
-    lines: Lines = ["from visr.inference.mixing import mix"]
+    lines: Lines = []
     for index, (part, _) in enumerate(parts):
         lines += [line.replace("task = ", f"part_{index} = ", 1) for line in part]
     inside = ", ".join(
         f"(part_{index}, {_plain(weight)})" for index, (_, weight) in enumerate(parts)
     )
-    return [*lines, f"task = mix([{inside}])"]
+    return [*lines, f"task = visr.mix([{inside}])"]
 
 
 def _plain(weight: float) -> Any:
