@@ -64,7 +64,7 @@ def _trained(
         with latency.nodes(*nodes) if nodes else contextlib.nullcontext():
             pretraining.start(path, config, cluster="auto" if nodes else None)
     run = RunDir.open(path)
-    row, vitals = run.last_row(run.evaluation), run.last_row(run.vitals)
+    row, vitals = run.last_row(run.evaluation), run.last_row(run.cluster_stats)
     stale = {k: vitals[k] for k in ("staleness", "max_staleness") if k in vitals}
     return {name: round(row[name], 4) for name in ("num_steps", "span", "boxes", "goals")} | stale
 

@@ -145,7 +145,7 @@ def _medians(samples: list[dict[str, float]]) -> dict[str, int]:
 
 def _check(run: RunDir, code: int | None, output: str, asked: int) -> dict[str, object]:
     """Exact: every row counts whole batches, none is missing or double, the last has the requested steps."""
-    rows, stats = read_rows(run.metrics), read_rows(run.vitals)
+    rows, stats = read_rows(run.metrics), read_rows(run.cluster_stats)
     batch, every = 32 * 40, 100_000
     end = -(-asked // batch) * batch
     counts = [int(row["num_steps"]) for row in rows]

@@ -72,7 +72,7 @@ def main() -> None:
             seed=run.config.training.seed,
             precision=options.precision,
             scores=measured,
-            recipe=commands,
+            recipe=tuple(commands),
             config=run.config,
         )
 

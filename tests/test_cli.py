@@ -94,7 +94,7 @@ def test_pretrain_writes_the_run_that_was_asked_for(pretrained: tuple[Path, Answ
     wanted = configuration.replace(presets.get("smoke"), num_steps=5120, seed=3)
     assert run.config() == wanted
     assert [p.stem for p in run.checkpoints()] == ["000000000000", "000000005120"]
-    assert all(file.stat().st_size for file in (run.metrics, run.evaluation, run.portrait))
+    assert all(file.stat().st_size for file in (run.metrics, run.evaluation, run.grid_snapshot))
     assert list(run.tensorboard.iterdir())
     assert not list(run.path.rglob("*.partial"))
 

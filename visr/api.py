@@ -72,7 +72,9 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     """
     if pretrained_models.is_model(path):
         name = str(path)
-        return Run(RunDir(pretrained_models.workplace(name)), device, pretrained_models.card(name))
+        return Run(
+            RunDir(pretrained_models.output_directory(name)), device, pretrained_models.card(name)
+        )
     return Run(RunDir.open(path), device)
 
 

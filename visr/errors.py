@@ -1,4 +1,4 @@
-"""The one exception that is meant for the user's eyes."""
+"""The exception whose text is meant for the user, and functions that make text safe to print."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 
 class UserError(Exception):
-    """Something the user can mend: one sentence that names the offending value and the way out.
+    """Something the user can correct: one sentence that names the wrong value and what to do.
 
-    The command line prints it on stderr and exits with code 2; Python code sees an ordinary exception.
+    The command line prints it on stderr and exits with code 2; in Python it is an ordinary exception.
     """
 
 
-def said(value: Any, most: int = 60) -> str:
-    """At most so many characters of a value's repr, for a sentence about it."""
+def short_repr(value: Any, most: int = 60) -> str:
+    """The repr of a value, cut to `most` characters."""
     try:
         text = repr(value)
     except ValueError:  # Python prints no number of more than 4,300 digits
@@ -24,9 +24,9 @@ def said(value: Any, most: int = 60) -> str:
 
 
 def one_line(text: str, most: int = 1_000) -> str:
-    """`text` on one line, of something endless its beginning and end; control characters are spelled out.
+    """`text` on one line, cut in the middle; control characters are escaped.
 
-    What stands in a stranger's file must not reach a terminal as an order to it.
+    Text from an untrusted file must not control the terminal.
     """
     line = " ".join(text.split())
     line = line if len(line) <= most else f"{line[: most - 300]} ... {line[-295:]}"
@@ -34,13 +34,13 @@ def one_line(text: str, most: int = 1_000) -> str:
 
 
 def encodable(text: str) -> str:
-    """`text` with its halves of surrogate pairs spelled out: JSON may hold them, and no file takes them."""
+    """`text` with lone surrogates escaped: JSON may hold them, but UTF-8 cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 @contextlib.contextmanager
 def needing(module: str, extra: str) -> Iterator[None]:
-    """Imports inside that lack `module` become a sentence that names the extra with it."""
+    """If an import inside fails because `module` is not installed, name the extra that installs it."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -38,7 +38,7 @@ def start(
     cluster: str | None = None,
 ) -> RunDir:
     """Pre-train from scratch into a new run directory, on this machine or on a Ray cluster."""
-    RunDir(path).refuse_taken()  # before a cluster is started
+    RunDir(path).refuse_existing()  # before a cluster is started
     with RunDir(path).locked():
         if config.agent.algorithm in _STABLE_BASELINES:
             return _train_stable_baseline(RunDir(path), config, cluster)
@@ -172,7 +172,7 @@ def _exact_evaluation(
             return {}
         append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
         if isinstance(agent, Visr):
-            grid_snapshot.draw(agent, exact).save(run.portrait)
+            grid_snapshot.draw(agent, exact).save(run.grid_snapshot)
         rows.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)
         return scores
 

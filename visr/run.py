@@ -21,7 +21,7 @@ from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID, RunConfig
 from visr.envs.grid import dynamic_programming as exact
 from visr.envs.grid.world import GridWorld
-from visr.errors import UserError, said
+from visr.errors import UserError, short_repr
 from visr.evaluation import grid_benchmark, rewarded_phase, skill_search, two_phase
 from visr.finetuning import run as finetuning
 from visr.inference import compare as methods
@@ -111,7 +111,8 @@ class Run:
         world = self.world
         if method != "best":
             raise UserError(
-                f"method = {said(method)} is for rewards of steps; for cells give centred, ridge or whitened."
+                f"method = {short_repr(method)} is for rewards of steps; for cells give centred, ridge or "
+                "whitened."
             )
         if isinstance(reward, str):
             wanted = rewards.parse(reward, world)
@@ -178,7 +179,9 @@ class Run:
             return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
         w = np.asarray(which)
         if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
-            raise UserError(f"A direction of this run is {d} finite numbers, not {said(which)}.")
+            raise UserError(
+                f"A direction of this run is {d} finite numbers, not {short_repr(which)}."
+            )
         return direction(w, name or "direction", self.config.env)
 
     def recording(self) -> recording.Recording:
@@ -313,7 +316,7 @@ class Run:
                 "or as many for each observation."
             )
         if not np.isfinite(task).all():
-            raise UserError(f"w = {said(task.tolist())} must be finite numbers.")
+            raise UserError(f"w = {short_repr(task.tolist())} must be finite numbers.")
         with torch.inference_mode():
             w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
             return self.visr.psi(states, w_tensor).cpu().numpy()
@@ -342,7 +345,7 @@ class Run:
 
     def _checked(self, task: Task) -> Task:
         if not isinstance(task, Task):
-            raise UserError(f"{said(task)} is no task; `infer` and `skill` make one.")
+            raise UserError(f"{short_repr(task)} is no task; `infer` and `skill` make one.")
         if task.env != self.config.env:
             raise UserError(
                 f"The task `{task.name}` was made in {task.env} and this run lives in {self.config.env}; "

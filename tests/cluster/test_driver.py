@@ -74,7 +74,7 @@ def test_a_killed_driver_leaves_no_process_and_its_run_resumes(tmp_path: Path):
     assert all(line.startswith("Waiting for") for line in errors.splitlines()), errors  # if busy
     assert output.count("\n") == 1
     assert json.loads(output)["num_steps"] == 51_200
-    rows, vitals = read_rows(run.metrics), read_rows(run.vitals)
+    rows, vitals = read_rows(run.metrics), read_rows(run.cluster_stats)
     assert [row["num_steps"] for row in rows] == sorted({row["num_steps"] for row in rows})
     assert all(row["num_steps"] == row["num_updates"] * 32 * 40 for row in rows)
     assert rows[-1]["num_steps"] == vitals[-1]["num_steps"] == 51_200

@@ -74,7 +74,7 @@ def test_a_killed_learner_resumes_from_the_last_checkpoint_without_double_counts
     run = pretraining.start(tmp_path / "ray", config, kill_once, cluster="auto")
     assert killed
     assert "Training goes on from step 10,240" in caplog.text
-    assert read_rows(run.vitals)[-1]["learner_restarts"] == 1
+    assert read_rows(run.cluster_stats)[-1]["learner_restarts"] == 1
     assert_identical(run, alone)  # in step, even the new learner repeats what the old one did
     assert run.online.exists() == alone.online.exists()
 

@@ -44,7 +44,7 @@ def train(run: RunDir, walls: bool = False, num_tasks: int = 8) -> None:
     families += ["goals", "goals_gpi", "goals_planned"]
     rows = [[s, *np.linspace(-0.2, s / 3000, len(families))] for s in [0, *STEPS]]
     append_rows(run.evaluation, ["num_steps", *families], rows)
-    run.portrait.write_bytes(safetensors.numpy.save(snapshot(run.config(), walls, num_tasks)))
+    run.grid_snapshot.write_bytes(safetensors.numpy.save(snapshot(run.config(), walls, num_tasks)))
 
 
 def snapshot(config: RunConfig, walls: bool = False, num_tasks: int = 8) -> dict[str, np.ndarray]:

@@ -56,14 +56,14 @@ def snapshot_of(**fields: Any) -> Callable[[RunDir], None]:
 
     def write(run: RunDir) -> None:
         other = configuration.replace(run.config(), **fields)
-        run.portrait.write_bytes(safetensors.numpy.save(snapshot(other)))
+        run.grid_snapshot.write_bytes(safetensors.numpy.save(snapshot(other)))
 
     return write
 
 
 def snapshot_without_values(run: RunDir) -> None:
     arrays = snapshot(run.config())
-    run.portrait.write_bytes(safetensors.numpy.save({"phi": arrays["phi"]}))
+    run.grid_snapshot.write_bytes(safetensors.numpy.save({"phi": arrays["phi"]}))
 
 
 def task_with(**fields: Any) -> Callable[[RunDir], None]:
@@ -81,9 +81,9 @@ def write_evaluation(content: Any) -> Callable[[RunDir], None]:
 GRID_DAMAGE: dict[str, tuple[str, Callable[[RunDir], Any]]] = {
     "a snapshot that is cut off": (
         "portrait.safetensors",
-        lambda run: run.portrait.write_bytes(run.portrait.read_bytes()[:-100]),
+        lambda run: run.grid_snapshot.write_bytes(run.grid_snapshot.read_bytes()[:-100]),
     ),
-    "an empty snapshot": ("portrait.safetensors", lambda run: run.portrait.write_bytes(b"")),
+    "an empty snapshot": ("portrait.safetensors", lambda run: run.grid_snapshot.write_bytes(b"")),
     "a snapshot of another grid": ("portrait.safetensors", snapshot_of(height=5)),
     "a snapshot without values": ("portrait.safetensors", snapshot_without_values),
     "metrics that are not numbers": (

@@ -124,7 +124,7 @@ def test_out_leaves_the_run_as_it_is(tmp_path: Path):
 
 
 def test_a_hostile_task_name_stays_text(run: RunDir):
-    run.portrait.unlink()
+    run.grid_snapshot.unlink()
     run.task("boxes-7").unlink()
     evaluation_of(run.task("boxes-7")).unlink()
     infer(run, name=HOSTILE, file="x")
@@ -138,7 +138,7 @@ def test_a_hostile_task_name_stays_text(run: RunDir):
 
 
 def test_file_names_of_tasks_are_safe_and_distinct(run: RunDir):
-    run.portrait.unlink()
+    run.grid_snapshot.unlink()
     for file in ("Boxes 7", "boxes_7", "<b>", "..", "ünï", "a" * 120):
         infer(run, file=file)
     report.write(run.path)
@@ -174,7 +174,7 @@ def test_a_finished_run_without_tables_names_the_command_that_trains_it_again(tm
 
 
 def test_a_task_without_an_evaluation_shows_its_reward_and_the_command(run: RunDir):
-    run.portrait.unlink()
+    run.grid_snapshot.unlink()
     infer(run, name="goal:1,1", file="goal-1-1", evaluated=False)
     summary = report.write(run.path)
     assert f"visr evaluate {run.path} goal-1-1" in Reader(read(summary)).sentences
@@ -186,7 +186,7 @@ def test_a_run_that_diverged_gets_a_report(run: RunDir):
     arrays = snapshot(run.config())
     arrays["phi"][:] = arrays["values"][:] = np.nan
     arrays["rewards"][0, 0] = np.inf
-    run.portrait.write_bytes(safetensors.numpy.save(arrays))
+    run.grid_snapshot.write_bytes(safetensors.numpy.save(arrays))
     columns = run.metrics.read_text().splitlines()[0].split(",")
     append_rows(run.metrics, columns, [[4000, 1, "nan", "inf", "-inf"]])
     columns = run.evaluation.read_text().splitlines()[0].split(",")

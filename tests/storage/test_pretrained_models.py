@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,9 +28,9 @@ def packed(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> vi
     return run
 
 
-def card(run: visr.Run, precision: str, name: str = "tiny") -> pretrained_models.Card:
+def card(run: visr.Run, precision: Any, name: str = "tiny") -> pretrained_models.Card:
     return pretrained_models.Card(
-        name, "A small one.", run.num_steps, 0, precision, {}, ["visr pretrain"], run.config
+        name, "A small one.", run.num_steps, 0, precision, {}, ("visr pretrain",), run.config
     )
 
 

@@ -22,7 +22,7 @@ from visr.storage import files
 from visr.storage.files import read_json, write_bytes, write_json
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir, evaluation_of
-from visr.storage.tables import append_rows, forget_rows_after, read_rows
+from visr.storage.tables import append_rows, read_rows, truncate_after
 
 COLUMNS = ["num_steps", "loss"]
 ROWS = [[100, 0.1 + 0.2], [200, 1e-300], [300, -5]]
@@ -130,7 +130,7 @@ def test_rows_cut_anywhere_and_written_again_are_the_same_bytes(cut: int, tmp_pa
     """A process killed in the middle of a row, resumed from the checkpoint of step 100."""
     path = tmp_path / "metrics.csv"
     path.write_bytes(TABLE[:cut])
-    forget_rows_after(path, 100)
+    truncate_after(path, 100)
     known = len(read_rows(path))
     append_rows(path, COLUMNS, ROWS[known:])
     assert known == (cut >= TABLE.index(b"200"))
@@ -145,12 +145,12 @@ def test_rows_after_a_checkpoint_are_forgotten_byte_for_byte(
 ):
     path = tmp_path / "metrics.csv"
     path.write_bytes(TABLE)
-    forget_rows_after(path, num_steps)
+    truncate_after(path, num_steps)
     assert path.read_bytes() == b"".join(TABLE.splitlines(keepends=True)[:lines])
 
 
 def test_forgetting_rows_of_a_table_that_is_not_there_makes_none(tmp_path: Path):
-    forget_rows_after(tmp_path / "metrics.csv", 100)
+    truncate_after(tmp_path / "metrics.csv", 100)
     assert not list(tmp_path.iterdir())
 
 
@@ -171,7 +171,7 @@ def test_a_damaged_table_is_not_cut(content: bytes, tmp_path: Path):
     path = tmp_path / "metrics.csv"
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"metrics\.csv is damaged"):
-        forget_rows_after(path, 100)
+        truncate_after(path, 100)
     assert path.read_bytes() == content
 
 
@@ -184,13 +184,13 @@ def test_whatever_a_table_holds_reading_it_raises_nothing_but_user_errors(
 ):
     path = tmp_path / "metrics.csv"
     path.write_bytes(content)
-    for read in (read_rows, lambda path: forget_rows_after(path, 100)):
+    for read in (read_rows, lambda path: truncate_after(path, 100)):
         with contextlib.suppress(UserError):
             read(path)
 
 
 def test_a_directory_in_a_files_place_is_a_user_error(tmp_path: Path):
-    for read in (read_rows, read_json, lambda path: forget_rows_after(path, 1), Task.load):
+    for read in (read_rows, read_json, lambda path: truncate_after(path, 1), Task.load):
         with pytest.raises(UserError, match="Is a directory"):
             read(tmp_path)
 
@@ -255,7 +255,7 @@ def test_the_last_two_checkpoints_are_kept_and_half_written_ones_are_not(tmp_pat
     for name in ("000000010000.safetensors.partial", "notes.txt", "9abc.safetensors"):
         (directory / name).write_bytes(b"x")
     assert [int(p.stem) for p in run.checkpoints()] == [0, 900, 10_000, 5_000_000_000_000]
-    run.forget_old_checkpoints()
+    run.remove_old_checkpoints()
     assert [int(p.stem) for p in run.checkpoints()] == [10_000, 5_000_000_000_000]
     assert {p.name for p in directory.iterdir()} >= {"notes.txt", "9abc.safetensors"}
     assert not list(directory.glob("*.partial"))

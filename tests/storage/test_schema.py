@@ -90,6 +90,7 @@ MISFITS = [
     ("w", [10**400], "w is not a list of finite numbers"),
     ("w", [], "w is not a list of finite numbers"),
     ("w", 1.0, "w is not a list of finite numbers"),
+    ("error", None, "error is not a list of finite numbers"),
     ("error", [float("inf")], "error is not a list of finite numbers"),
     ("actions", [0.5], "actions is not a list of whole numbers"),
     ("limit", 10**400, "limit is not a finite number"),

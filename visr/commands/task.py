@@ -49,7 +49,7 @@ def _list(chosen: Options) -> None:
         raise UserError("`visr task list` takes one run.")
     name = chosen.names[0]
     is_model = pretrained_models.is_model(name)
-    run = RunDir(pretrained_models.workplace(name)) if is_model else RunDir.open(name)
+    run = RunDir(pretrained_models.output_directory(name)) if is_model else RunDir.open(name)
     tasks = {path.stem: Task.load(path) for path in run.task_files()}
     rows = [
         (stem, task.name, task.method, f"{task.r_squared:.3f}", f"{task.num_rewarded:,}")

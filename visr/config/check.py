@@ -21,7 +21,7 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
-from visr.errors import UserError, said
+from visr.errors import UserError, short_repr
 
 _ENV = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[^:\s]+", re.ASCII)
 _MOST_NUMBERS = 2**28
@@ -65,7 +65,7 @@ def check_env(env: Any) -> None:
     """An id, or module:id; nothing is imported here."""
     if not isinstance(env, str) or not _ENV.fullmatch(env):
         raise UserError(
-            f"env = {said(env)} must be an environment's id, or module:id for one of your own; "
+            f"env = {short_repr(env)} must be an environment's id, or module:id for one of your own; "
             "`visr list envs` names some."
         )
 
@@ -90,19 +90,21 @@ def _check_value(name: str, value: Any, hint: Any) -> None:
         choices = typing.get_args(hint)
         if value not in choices:
             listed = ", ".join(map(str, choices))
-            raise UserError(f"{name} = {said(value)} is not a choice; it can be one of {listed}.")
+            raise UserError(
+                f"{name} = {short_repr(value)} is not a choice; it can be one of {listed}."
+            )
     elif typing.get_origin(hint) is tuple:
         is_sizes = isinstance(value, tuple) and len(value) > 0
         if not is_sizes or not all(type(v) is int and 1 <= v <= LARGEST_SIZE for v in value):
             raise UserError(
-                f"{name} = {said(value)} must be one or more whole numbers from 1 to {LARGEST_SIZE:,}."
+                f"{name} = {short_repr(value)} must be one or more whole numbers from 1 to {LARGEST_SIZE:,}."
             )
     elif hint is str:
         if not isinstance(value, str):
-            raise UserError(f"{name} = {said(value)} must be a word.")
+            raise UserError(f"{name} = {short_repr(value)} must be a word.")
     elif hint is bool:
         if type(value) is not bool:
-            raise UserError(f"{name} = {said(value)} must be true or false.")
+            raise UserError(f"{name} = {short_repr(value)} must be true or false.")
     else:
         kind, bound = typing.get_args(hint)
         _check_number(name, value, kind, bound)
@@ -112,15 +114,19 @@ def _check_number(name: str, value: Any, kind: type, bound: Bound) -> None:
     is_number = type(value) is int or (kind is float and isinstance(value, float))
     if not is_number or not abs(value) < math.inf:
         words = "a whole number" if kind is int else "a finite number"
-        raise UserError(f"{name} = {said(value)} must be {words}.")
+        raise UserError(f"{name} = {short_repr(value)} must be {words}.")
     if bound == FRACTION and not bound.contains(value):
-        raise UserError(f"{name} = {said(value)} must lie between 0 and 1.")
+        raise UserError(f"{name} = {short_repr(value)} must lie between 0 and 1.")
     if value > bound.high:
-        raise UserError(f"{name} = {said(value)} is too large; it must be at most {bound.high:,}.")
+        raise UserError(
+            f"{name} = {short_repr(value)} is too large; it must be at most {bound.high:,}."
+        )
     if bound.is_open and value <= bound.low:
-        raise UserError(f"{name} = {said(value)} must be greater than {bound.low:g}.")
+        raise UserError(f"{name} = {short_repr(value)} must be greater than {bound.low:g}.")
     if value < bound.low:
-        raise UserError(f"{name} = {said(value)} is too small; it must be at least {bound.low:g}.")
+        raise UserError(
+            f"{name} = {short_repr(value)} is too small; it must be at least {bound.low:g}."
+        )
     if name == "gamma" and value == 1:
         raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")
 
@@ -182,7 +188,7 @@ def _products(config: RunConfig) -> dict[str, int]:
     states = grid.height * grid.width if config.is_grid else 1
     d, envs, batch = agent.num_features, training.num_envs, training.batch_size
     layers = itertools.pairwise((states, *agent.hidden_sizes, d))
-    hidden, length = said(agent.hidden_sizes), training.unroll_length
+    hidden, length = short_repr(agent.hidden_sizes), training.unroll_length
     return {
         f"hidden_sizes = {hidden} between {states:,} states and {d:,} features": max(
             a * b for a, b in layers

@@ -60,7 +60,7 @@ def from_dict(data: Any) -> RunConfig:
     if unknown := sorted(set(data) - {"env", *SECTIONS}):
         raise UserError(
             f"The configuration has sections that this version of visr does not know "
-            f"({', '.join(unknown)}); use the version that wrote it, or train anew."
+            f"({', '.join(unknown)}); use the version that wrote it, or train again."
         )
     default = RunConfig()
     sections = {
@@ -75,7 +75,7 @@ def _section(name: str, kind: type, values: Any) -> Any:
         odd = sorted(set(values) - known) if isinstance(values, dict) else [name]
         raise UserError(
             f"The configuration's section `{name}` does not fit this version of visr "
-            f"(see {', '.join(odd)}); use the version that wrote it, or train anew."
+            f"(see {', '.join(odd)}); use the version that wrote it, or train again."
         )
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 

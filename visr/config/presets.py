@@ -6,7 +6,7 @@ import difflib
 
 from visr import config as configuration
 from visr.config import ATARI, GRID, MINATAR, RunConfig
-from visr.errors import UserError, said
+from visr.errors import UserError, short_repr
 
 # What the paper says of its grid world (d, steps, networks), the authors' notebook where it is silent
 # (discount, trajectories that begin anew, no target network), and ours for the rest: docs/deviations.md.
@@ -162,7 +162,7 @@ def get(name: str) -> RunConfig:
     if not isinstance(name, str) or name not in PRESETS:
         near = difflib.get_close_matches(str(name), PRESETS, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PRESETS)}."
-        raise UserError(f"There is no preset {said(name)}; {hint}")
+        raise UserError(f"There is no preset {short_repr(name)}; {hint}")
     return configuration.replace(RunConfig(), **PRESETS[name][1])
 
 

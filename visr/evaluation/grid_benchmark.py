@@ -162,7 +162,7 @@ def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool)
 
 def _true_reward(task: Task, world: GridWorld) -> NDArray[np.float64]:
     if task.reward is None:
-        raise UserError(f"The task `{task.name}` does not carry its true reward; infer it anew.")
+        raise UserError(f"The task `{task.name}` does not carry its true reward; infer it again.")
     if task.reward.shape != (world.num_states,):
         raise UserError(
             f"The task `{task.name}` has a reward over {len(task.reward)} states and this world has "

@@ -86,7 +86,7 @@ def save(run: RunDir, tuner: FineTuner, reports: Reports | None = None) -> None:
     for name, values in (reports or {}).items():
         tensors[f"{_REPORTS}{name}"] = torch.tensor(values, dtype=torch.float64)
     checkpoint.save(run, tensors, counts, num_steps=tuner.num_steps)
-    run.forget_old_replay(tuner.settings.replay_steps)
+    run.remove_old_replay(tuner.settings.replay_steps)
 
 
 def reports_in(tensors: dict[str, Tensor]) -> Reports:

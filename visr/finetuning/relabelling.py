@@ -107,7 +107,7 @@ class Relabelled:
         if self._expected is not None and self._expected != self._digest.digest():
             raise UserError(
                 "The reward-free steps came out otherwise than before the stop, as they may on another "
-                "machine or device; go on where it began, or fine-tune anew."
+                "machine or device; go on where it began, or fine-tune again."
             )
 
     def epsilon(self, random: torch.Generator) -> float:

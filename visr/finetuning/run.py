@@ -23,7 +23,7 @@ from visr.finetuning.relabelling import refuse_misfits
 from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
-from visr.storage.tables import forget_rows_after
+from visr.storage.tables import truncate_after
 from visr.training import checkpoint, devices
 from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
@@ -48,7 +48,7 @@ def start(
     refuse_misfits(agent.psi, agent.spec, settings)
     config = _as_tuned(config, agent)
     pretrained, agent = agent, initial_agent(agent, config, settings)
-    RunDir(path).refuse_taken()
+    RunDir(path).refuse_existing()
     with RunDir(path).locked():
         before = worth(agent, config, task)
         tuner = _tuner(agent, config, plan, pretrained)
@@ -105,10 +105,10 @@ def _resume(run: RunDir, observe: Observer | None) -> RunDir:
         tuner.load_state(tensors, counts)
         reports = reports_in(tensors)
     restore_replay(run, tuner)
-    run.set_aside_after(newest)
-    run.forget_old_checkpoints()
-    run.forget_old_replay(plan.settings.replay_steps)
-    forget_rows_after(run.metrics, tuner.num_steps)
+    run.rename_damaged_after(newest)
+    run.remove_old_checkpoints()
+    run.remove_old_replay(plan.settings.replay_steps)
+    truncate_after(run.metrics, tuner.num_steps)
     checkpoint.warn_of_changed_tables(run, newest)
     return _train(run, config, plan, tuner, before, observe, reports)
 

@@ -20,7 +20,7 @@ from visr.storage.records.grid_snapshot import GridSnapshot
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import LARGEST_SCORE, Adapted, AdaptedCondition, TwoPhase
 from visr.storage.run_dir import RunDir, evaluation_of
-from visr.storage.tables import whole_lines
+from visr.storage.tables import complete_lines
 
 log = logging.getLogger("visr")
 
@@ -111,7 +111,9 @@ def run_data(path: Path) -> RunData:
         evaluation=columns(run.evaluation),
         two_phase=None if is_grid else two_phase(run, config.env),
         adapted=() if is_grid else adapted(run, config.env),
-        snapshot=GridSnapshot.load(run.portrait, config) if run.portrait.exists() else None,
+        snapshot=GridSnapshot.load(run.grid_snapshot, config)
+        if run.grid_snapshot.exists()
+        else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
         finetune_config=finetuning.settings(run),
         finetuned=FinetuneResult.load(run) if run.is_finetuned else None,
@@ -138,7 +140,7 @@ def _warn_of_changed_tables(run: RunDir) -> None:
 
 def columns(path: Path) -> Columns:
     """A CSV file of numbers over steps."""
-    header, *rows = whole_lines(path) or [""]
+    header, *rows = complete_lines(path) or [""]
     if not rows:
         return {}
     names = header.rstrip("\r\n").split(",")

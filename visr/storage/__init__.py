@@ -1,1 +1,1 @@
-"""How anything reaches the disk and comes back: whole, sealed, and written by one at a time."""
+"""Files of a run: written atomically, with checksums, by one process at a time; read without trust."""

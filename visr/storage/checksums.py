@@ -1,6 +1,6 @@
-"""Checksums inside the files they vouch for: what was changed since it was written is found out.
+"""Checksums inside JSON and safetensors files, to detect changes after writing.
 
-A file without one passes: runs were written before there were checksums, and people write tasks by hand.
+A file without a checksum passes: older runs have none, and people write tasks by hand.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from visr.storage import safe_open
 
 KEY = "checksum"
 _BLANK = "0" * 64
-"""Stands for the checksum while it is computed."""
+"""In place of the checksum while it is computed."""
 _CHUNK = 1 << 20
 _LARGEST_HEADER = 100_000_000
 
 
-class Broken(ValueError):
-    """A file is not as it was written; the text says what is wrong."""
+class DamagedFile(ValueError):
+    """A file is not as it was written; the message says what is wrong."""
 
 
 def of_json(content: dict[str, Any]) -> str:
-    """SHA-256 of the values, whatever their order or layout, without the checksum itself."""
+    """SHA-256 of the values except the checksum; it does not depend on order or layout."""
     plain = json.loads(json.dumps({k: v for k, v in content.items() if k != KEY}))
     return of_text(json.dumps(plain, sort_keys=True, separators=(",", ":")))
 
 
-def unsealed(content: Any) -> Any:
-    """Content of a JSON file without its checksum; `Broken` if that does not match."""
+def verified(content: Any) -> Any:
+    """The content of a JSON file without its checksum; `DamagedFile` if that does not match."""
     if not isinstance(content, dict) or KEY not in content:
         return content
     if content[KEY] != of_json(content):
-        raise Broken("its checksum does not match")
+        raise DamagedFile("its checksum does not match")
     return {k: v for k, v in content.items() if k != KEY}
 
 
-def sealed(content: bytes) -> tuple[bytes, memoryview]:
-    """A safetensors file with its checksum in the metadata, in two pieces: head and tensors.
+def with_checksum(content: bytes) -> tuple[bytes, memoryview]:
+    """A safetensors file with its checksum in the metadata, in two pieces: header and tensors.
 
-    SHA-256 is over the whole file, zeros standing where the checksum will.
+    SHA-256 of the whole file, with zeros in place of the checksum.
     """
     end = 8 + int.from_bytes(content[:8], "little")
     header, body = json.loads(content[8:end]), memoryview(content)[end:]
@@ -53,7 +53,7 @@ def sealed(content: bytes) -> tuple[bytes, memoryview]:
 
 
 def check(path: Path) -> None:
-    """Raise `Broken` if a safetensors file is not as it was written."""
+    """Raise `DamagedFile` if a safetensors file is not as it was written."""
     with safe_open.to_read(path) as file:
         head, recorded = _read_head(file)
         if recorded is None:
@@ -62,11 +62,11 @@ def check(path: Path) -> None:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     if digest.hexdigest() != recorded:
-        raise Broken("its checksum does not match its content")
+        raise DamagedFile("its checksum does not match its content")
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """What a safetensors file says of itself in words; `Broken` if it cannot be read."""
+    """The metadata of a safetensors file; `DamagedFile` if it cannot be read."""
     with safe_open.to_read(path) as file:
         head, _ = _read_head(file)
     return json.loads(head[8:]).get("__metadata__", {})
@@ -78,9 +78,9 @@ def of_text(text: str) -> str:
 
 
 def _head(header: dict[str, Any], checksum: str) -> bytes:
-    """Length and JSON, as the format wants them: padded with spaces to eight bytes.
+    """Length and JSON header, padded with spaces to a multiple of eight bytes.
 
-    Words are sorted: safetensors writes them in any order, and equal content shall be equal files.
+    Metadata is sorted, so that equal content gives equal files; safetensors writes it in any order.
     """
     words = {**header.pop("__metadata__", {}), KEY: checksum}
     header = {"__metadata__": dict(sorted(words.items())), **header}
@@ -93,13 +93,13 @@ def _read_head(file: IO[bytes]) -> tuple[bytes, str | None]:
     length = file.read(8)
     size = int.from_bytes(length, "little")
     if size > min(os.fstat(file.fileno()).st_size - 8, _LARGEST_HEADER):
-        raise Broken("its header is cut short")
+        raise DamagedFile("its header is cut short")
     text = file.read(size)
     try:
         metadata = json.loads(text).get("__metadata__", {})
         recorded = metadata.get(KEY)
     except (AttributeError, RecursionError, ValueError):
-        raise Broken("its header is not JSON") from None
+        raise DamagedFile("its header is not JSON") from None
     if recorded is not None and not isinstance(recorded, str):
-        raise Broken("its checksum is not text")
+        raise DamagedFile("its checksum is not text")
     return length + text, recorded

@@ -1,4 +1,4 @@
-"""Whole files, atomically written; what the disk or a reader refuses becomes a sentence."""
+"""Read and write whole files, atomically; errors of the disk become one sentence."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from visr.storage import checksums, lock, safe_open
 
 _LARGEST_JSON = 64 * 1024 * 1024
 _LONGEST_WRITE = 600.0
-"""Seconds that another process may need for one and the same file."""
+"""Seconds to wait for another process that writes the same file."""
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn a disk that refuses (full, read-only, no permission) into a sentence."""
+    """Turn an OSError (disk full, read-only, no permission) into a UserError."""
     try:
         yield
     except OSError as error:
@@ -32,7 +32,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn a file that cannot be read into a sentence."""
+    """Turn a file that cannot be read into a UserError."""
     try:
         yield
     except OSError as error:
@@ -40,29 +40,31 @@ def reading(path: Path) -> Iterator[None]:
             f"Cannot read {path}: {error.strerror or error}; check its name and its permissions."
         ) from None
     except UnicodeDecodeError:
-        raise UserError(f"{path} is damaged: it is not text; restore it or make it anew.") from None
+        raise UserError(
+            f"{path} is damaged: it is not text; restore it or make it again."
+        ) from None
 
 
 def write_bytes(path: Path, *content: bytes | memoryview) -> None:
-    """All or nothing: a temporary name, synced, renamed, and the directory synced.
+    """Write atomically: to a temporary name, sync, rename, sync the directory.
 
-    Whoever writes the same file meanwhile waits: nobody renames what another has half-written.
+    The temporary file is locked, so that no other process renames it while it is incomplete.
     """
     with writing(path):
         if not path.name:  # such as . or /
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         partial = path.with_name(f"{path.name}.partial")
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = lock.take(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
+        descriptor = lock.acquire(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
         try:
             with open(descriptor, "wb", closefd=False) as file:
-                file.truncate(0)  # of what a killed process left
+                file.truncate(0)  # a killed process may have left something
                 file.writelines(content)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(partial, path)
         finally:
-            lock.let_go(descriptor, partial)
+            lock.release(descriptor, partial)
         directory = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(directory)
@@ -71,19 +73,19 @@ def write_bytes(path: Path, *content: bytes | memoryview) -> None:
 
 
 def write_tensors(path: Path, content: bytes) -> None:
-    """A safetensors file, atomically, with a checksum over all of it."""
-    write_bytes(path, *checksums.sealed(content))
+    """Write a safetensors file atomically, with a checksum of all of it."""
+    write_bytes(path, *checksums.with_checksum(content))
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Atomically, readable, the same bytes for the same content, and an object with a checksum."""
+    """Write indented JSON atomically; objects get a checksum. Equal content gives equal bytes."""
     if isinstance(content, dict):
         content = {**content, checksums.KEY: checksums.of_json(content)}
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """All of an ordinary file, of at most so many bytes."""
+    """All of a regular file of at most `most` bytes."""
     with reading(path), safe_open.to_read(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise UserError(f"{path} is larger than {most:,} bytes; it is not one of ours.")
@@ -91,15 +93,17 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """A JSON file without its checksum, or a UserError that says what is wrong with it."""
+    """The content of a JSON file without its checksum, or a UserError that says what is wrong."""
     with reading(path):
         text = read_bytes(path, _LARGEST_JSON).decode("utf-8")
     try:
-        return checksums.unsealed(json.loads(text))
-    except checksums.Broken:
+        return checksums.verified(json.loads(text))
+    except checksums.DamagedFile:
         raise UserError(
-            f"{path} is not as it was written (its checksum does not match): restore it or make it anew; "
+            f"{path} is not as it was written (its checksum does not match): restore it or make it again; "
             f'if you changed it yourself, remove its line "{checksums.KEY}".'
         ) from None
     except (ValueError, RecursionError):
-        raise UserError(f"{path} is damaged: it is not JSON; restore it or make it anew.") from None
+        raise UserError(
+            f"{path} is damaged: it is not JSON; restore it or make it again."
+        ) from None

@@ -1,4 +1,4 @@
-"""A lock that only living processes hold: flock on a file, so that even SIGKILL lets go of it."""
+"""A lock file held with flock: the kernel releases it when its process ends, even by SIGKILL."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from visr.storage import safe_open
 
 log = logging.getLogger("visr")
 
-PATIENCE = 2.0
-"""Seconds in which the kernel clears up after a process that was killed just now."""
+TIMEOUT = 2.0
+"""Seconds to wait: the kernel needs a moment to release the lock of a killed process."""
 _PAUSE = 0.02
 _LONGEST_NOTE = 120
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -27,15 +27,15 @@ _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 @contextlib.contextmanager
 def held(
-    path: Path, refusal: Callable[[str], str], patience: float = PATIENCE, keep: bool = False
+    path: Path, refusal: Callable[[str], str], timeout: float = TIMEOUT, keep: bool = False
 ) -> Iterator[int]:
-    """Hold the lock file `path` with our name in it, or raise what `refusal` says of its holder.
+    """Hold the lock file `path` with our process id in it, or raise `refusal` of its holder.
 
-    Gives the descriptor: a child that inherits it holds the lock too, even for longer, if the file is kept.
+    Yields the descriptor; a child process that inherits it also holds the lock. `keep` leaves the file.
     """
-    descriptor = take(path, refusal, patience)
+    descriptor = acquire(path, refusal, timeout)
     try:
-        with contextlib.suppress(OSError):  # a full disk takes no name, but the lock holds
+        with contextlib.suppress(OSError):  # the disk may be full; the lock holds without a name
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
         yield descriptor
@@ -43,11 +43,11 @@ def held(
         if keep:
             os.close(descriptor)
         else:
-            let_go(descriptor, path)
+            release(descriptor, path)
 
 
 def is_held(path: Path) -> bool:
-    """Whether some living process holds the lock at this moment; asks without taking it."""
+    """Whether a running process holds the lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
@@ -61,13 +61,13 @@ def is_held(path: Path) -> bool:
     return False
 
 
-def take(path: Path, refusal: Callable[[str], str], patience: float) -> int:
-    """A descriptor of the file at `path`, made if need be, that nobody else has; `let_go` gives it back."""
-    deadline = time.monotonic() + patience
+def acquire(path: Path, refusal: Callable[[str], str], timeout: float) -> int:
+    """A descriptor of the locked file at `path`, created if missing; give it to `release`."""
+    deadline = time.monotonic() + timeout
     while True:
         descriptor = safe_open.to_write(path, os.O_RDWR)
         try:
-            # whoever had it may have removed the file: then the name belongs to another one by now
+            # the previous holder may have removed the file: then `path` is another file now
             if _flock(descriptor, path) and _is_at(descriptor, path):
                 return descriptor
             holder = _name_in(descriptor)
@@ -80,8 +80,8 @@ def take(path: Path, refusal: Callable[[str], str], patience: float) -> int:
         time.sleep(_PAUSE)
 
 
-def let_go(descriptor: int, path: Path) -> None:
-    """Remove the file, if it is still the one that was taken, then let others have the name."""
+def release(descriptor: int, path: Path) -> None:
+    """Remove the file if it is still the locked one, then release the lock."""
     with contextlib.suppress(OSError):
         if _is_at(descriptor, path):
             path.unlink()
@@ -102,7 +102,7 @@ def _flock(descriptor: int, path: Path) -> bool:
 
 @functools.cache
 def _warn_of_no_locks(place: Path) -> None:
-    """Once for every directory."""
+    """Warn once per directory."""
     log.warning("visr: There are no locks in %s; see that only one process writes there.", place)
 
 
@@ -114,6 +114,6 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _name_in(descriptor: int) -> str:
-    """Who holds the lock, as far as the file tells; it may come from a stranger."""
+    """The holder as the file names it; its content is untrusted."""
     text = os.pread(descriptor, _LONGEST_NOTE, 0).decode("utf-8", errors="replace").strip()
     return text if text.startswith("process ") and text.isprintable() else "another process"

@@ -1,69 +1,69 @@
-"""Pre-trained models that come with the package: phi and psi of a finished run, and a card beside them.
+"""Pre-trained models that are part of the package: phi and psi of a finished run, and a card.
 
-pretrained/NAME.json            the card: how it was trained, what it scored, how to make it again
+pretrained/NAME.json            the card: how it was trained, its scores, the commands that made it
 pretrained/NAME.safetensors     phi.* and psi.*, at most 2 MB
 """
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.storage import checksums
+from visr.storage import checksums, schema
 from visr.storage.files import read_json, write_json, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PREFIX = "pretrained:"
-"""What names a model where a run's directory is expected."""
+"""Marks the name of a model where the directory of a run is expected."""
 PLACE = Path(__file__).parents[1] / "pretrained"
 LARGEST = 2_000_000
 """Bytes of a model's weights."""
-FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Card:
-    """What there is to know about a model."""
+    """NAME.json: a description of a model."""
+
+    FORMAT: ClassVar[int] = 1
 
     name: str
     about: str
     """One sentence."""
     num_steps: int
-    """Reward-free steps it was trained for."""
+    """Reward-free steps of its training."""
     seed: int
-    precision: str
-    """Of the stored weights: float32, or float16 where they would not fit otherwise."""
+    precision: Literal["float32", "float16"]
+    """Of the stored weights: float16 if they would be too large otherwise."""
     scores: dict[str, Any]
-    """As measured after packing, with the command that measures them."""
-    recipe: list[str]
+    """Measured after packing, with the command that measures them."""
+    recipe: tuple[str, ...]
     """Commands that make it again."""
     config: RunConfig
 
 
 def is_model(path: str | Path) -> bool:
-    """Whether a name asks for a model of the package rather than a run's directory."""
+    """Whether a name means a model of the package and not the directory of a run."""
     return isinstance(path, str) and path.startswith(PREFIX)
 
 
-def workplace(name: str) -> Path:
-    """Where what is made with that model goes: its own files are the package's."""
+def output_directory(name: str) -> Path:
+    """Where results made with that model are written; the package's own files stay unchanged."""
     return Path("runs") / f"pretrained-{card(name).name}"
 
 
 def names() -> list[str]:
-    """The models there are."""
+    """Names of all models, sorted."""
     return sorted(path.stem for path in PLACE.glob("*.json"))
 
 
 def card(name: str) -> Card:
-    """The card of that model; `pretrained:` in front is understood."""
+    """The card of that model; the name may begin with `pretrained:`."""
     name = name.removeprefix(PREFIX)
     if name not in names():
         near = difflib.get_close_matches(name, names(), n=1)
@@ -71,16 +71,12 @@ def card(name: str) -> Card:
         raise UserError(f"There is no pre-trained model {name!r}; {hint}")
     path = PLACE / f"{name}.json"
     content = read_json(path)
-    try:
-        if content.pop("format") != FORMAT:
-            raise ValueError("another version of visr wrote it")
-        return Card(**{**content, "config": configuration.from_dict(content["config"])})
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); install visr anew.") from None
+    with schema.refusing(f"{path} is damaged", "reinstall visr"):
+        return schema.read(Card, content)
 
 
 def weights(name: str) -> dict[str, Tensor]:
-    """phi's and psi's tensors by name, in the numbers that networks compute with."""
+    """The tensors of phi and psi by name, as float32."""
     import safetensors
     import safetensors.torch
     import torch
@@ -90,12 +86,12 @@ def weights(name: str) -> dict[str, Tensor]:
         checksums.check(path)
         tensors = safetensors.torch.load_file(path)
     except (OSError, safetensors.SafetensorError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); install visr anew.") from None
+        raise UserError(f"{path} is damaged ({error}); reinstall visr.") from None
     return {k: v.float() if v.dtype == torch.float16 else v for k, v in tensors.items()}
 
 
 def pack(model: Card, tensors: dict[str, Tensor], place: Path = PLACE) -> Path:
-    """Write a model; what does not fit into 2 MB is refused."""
+    """Write a model of at most 2 MB."""
     import safetensors.torch
 
     kind = {"float32": lambda t: t, "float16": lambda t: t.half() if t.is_floating_point() else t}
@@ -108,6 +104,5 @@ def pack(model: Card, tensors: dict[str, Tensor], place: Path = PLACE) -> Path:
         )
     path = place / f"{model.name}.safetensors"
     write_tensors(path, content)
-    plain = {**asdict(model), "config": configuration.to_dict(model.config)}
-    write_json(place / f"{model.name}.json", {"format": FORMAT, **plain})
+    write_json(place / f"{model.name}.json", schema.to_dict(model))
     return path

@@ -1,24 +1,24 @@
-"""What a run leaves on disk; nothing else knows the file names.
+"""The files of a run; only this module knows their names.
 
-config.json                     what was asked for, and the version of this layout
-metrics.csv                     one row per `log_every` steps; no clock in it, so equal runs are equal files
-timing.csv                      how fast it went
-cluster.csv                     how those who act and learn elsewhere fared (if there is a cluster)
-online.csv                      returns of the rewarded environments while the others pre-train (if any)
+config.json                     the configuration and the version of this layout
+metrics.csv                     one row per `log_every` steps; no times, so that equal runs give equal files
+timing.csv                      steps per second
+cluster.csv                     statistics of remote actors and learners (on a cluster)
+online.csv                      returns of the rewarded environments (if any)
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
-checkpoints/STEPS.safetensors   everything needed to go on; the last two are kept
-portrait.safetensors            what the report draws of phi and psi
-recorded.safetensors            a reward-free sample with its features, where observations are small
-job.json                        which agent of which plan it is, if `visr reproduce` made it
-phase_two.json                  what the rewarded phase came to: raw scores of whole episodes
-adapted.json                    the same of other ways to spend as many rewarded steps, if a plan took them
+checkpoints/STEPS.safetensors   everything needed to resume; the last two are kept
+portrait.safetensors            a snapshot of phi and psi on the grid, for the report's maps
+recorded.safetensors            reward-free steps with their features, if observations are small
+job.json                        agent and plan, if `visr reproduce` made the run
+phase_two.json                  raw scores after the paper's rewarded phase
+adapted.json                    raw scores after other uses of the rewarded steps, if a plan asked for them
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
-finetuned/NAME/                 runs of their own: a psi trained further on a task's reward, with
-    finetune.json               how, and for which task
-    replay/STEPS.safetensors    the rewarded steps, in pieces from checkpoint to checkpoint
-    finetuned.json              what it was worth before and after
-report/, tensorboard/           for people
-run.lock                        while somebody writes; it names the process
+finetuned/NAME/                 runs of their own, fine-tuned on the reward of a task, with
+    finetune.json               settings and task
+    replay/STEPS.safetensors    the rewarded steps between two checkpoints
+    finetuned.json              scores before and after
+report/, tensorboard/           figures and pages
+run.lock                        exists while a process trains; it names the process
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from pathlib import Path
 from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.storage import checksums as seal
-from visr.storage import lock
+from visr.storage import checksums, lock
 from visr.storage.files import read_json, reading, write_json, writing
 from visr.storage.tables import read_rows, rows_until
 
@@ -42,21 +41,21 @@ FORMAT = 1
 
 
 class RunDir:
-    """Paths and plain files of one run."""
+    """Paths and files of one run."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config_file = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
         self.timing = self.path / "timing.csv"
-        self.vitals = self.path / "cluster.csv"
+        self.cluster_stats = self.path / "cluster.csv"
         self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"
         self.phase_two = self.path / "phase_two.json"
         self.adapted = self.path / "adapted.json"
         self.job = self.path / "job.json"
-        self.portrait = self.path / "portrait.safetensors"
+        self.grid_snapshot = self.path / "portrait.safetensors"
         self.tasks = self.path / "tasks"
         self.finetune = self.path / "finetune.json"
         self.finetuned = self.path / "finetuned.json"
@@ -68,9 +67,9 @@ class RunDir:
 
     @classmethod
     def create(cls, path: str | Path, config: RunConfig) -> RunDir:
-        """A new run at a place where nothing is yet."""
+        """A new run in a directory that is empty or does not exist."""
         run = cls(path)
-        is_new = run.refuse_taken()
+        is_new = run.refuse_existing()
         try:
             run.write_config(config)
         except UserError:
@@ -81,27 +80,25 @@ class RunDir:
         return run
 
     def write_config(self, config: RunConfig) -> None:
-        """What makes a directory a run."""
+        """Write config.json, which makes a directory a run."""
         content = {"format": FORMAT, "config": configuration.to_dict(config)}
         write_json(self.config_file, content)
 
     @contextlib.contextmanager
-    def locked(self, patience: float = lock.PATIENCE) -> Iterator[None]:
-        """Hold the run, as all do who train in it: one process at a time; readers need no leave."""
+    def locked(self, timeout: float = lock.TIMEOUT) -> Iterator[None]:
+        """Lock the run for training: one process at a time. Readers need no lock."""
         with contextlib.ExitStack() as stack:
             with writing(self.path):
                 new = [place for place in (self.path, *self.path.parents) if not place.exists()]
-                for place in reversed(
-                    new
-                ):  # all that is made here goes again, if nothing comes of it
+                for place in reversed(new):  # removed again if they stay empty
                     place.mkdir(exist_ok=True)
                     stack.callback(_remove_if_empty, place)
-                stack.enter_context(lock.held(self._lock, self._in_use, patience))
+                stack.enter_context(lock.held(self._lock, self._in_use, timeout))
             yield
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a living process trains in it."""
+        """Whether a running process trains in it."""
         return lock.is_held(self._lock)
 
     def _in_use(self, holder: str) -> str:
@@ -110,8 +107,8 @@ class RunDir:
             "or choose another directory."
         )
 
-    def refuse_taken(self) -> bool:
-        """Nothing may be here yet; whether there is not even an empty directory."""
+    def refuse_existing(self) -> bool:
+        """Refuse a directory that holds anything; return whether it does not exist."""
         with writing(self.path):
             is_new = not self.path.exists()
             if not is_new and not self._is_empty():
@@ -122,7 +119,7 @@ class RunDir:
         return is_new
 
     def _is_empty(self) -> bool:
-        """Whether a run can begin here; what a killed process left half-written does not count."""
+        """Whether a run can start here; incomplete files of a killed process do not count."""
         if not self.path.is_dir():
             return False
         return all(p == self._lock or p.name.endswith(".partial") for p in self.path.iterdir())
@@ -139,7 +136,7 @@ class RunDir:
 
     @classmethod
     def open(cls, path: str | Path) -> RunDir:
-        """An existing run, checked as far as its configuration goes."""
+        """An existing run; its configuration is checked."""
         run = cls(path)
         with reading(run.path):
             is_directory, has_config = run.path.is_dir(), run.config_file.is_file()
@@ -154,7 +151,7 @@ class RunDir:
         return run
 
     def refuse_links(self) -> None:
-        """A run is written to below its own directory alone, wherever it comes from."""
+        """Refuse symbolic links inside an untrusted run: nothing is written outside its directory."""
         inner = (self.tasks, self.report, self.replay, self.tensorboard, self._checkpoints)
         adapted = self.finetuned_run("")
         for place in (*inner, adapted, *adapted.glob("*")):
@@ -165,7 +162,7 @@ class RunDir:
                 )
 
     def config(self) -> RunConfig:
-        """What was asked for."""
+        """The run's configuration."""
         content = read_json(self.config_file)
         if not isinstance(content, dict) or "format" not in content:
             raise UserError(f"{self.config_file} is not a run's configuration; the run is damaged.")
@@ -181,76 +178,76 @@ class RunDir:
 
     @property
     def is_finetuned(self) -> bool:
-        """Whether it went on from another run, for one reward: its steps are rewarded ones, then."""
+        """Whether `visr finetune` made it; then its steps are rewarded ones."""
         return self.finetune.is_file()
 
     def checkpoint(self, num_steps: int) -> Path:
-        """Where the checkpoint of that age lives."""
+        """The path of the checkpoint at that step."""
         return self._checkpoints / f"{num_steps:012d}.safetensors"
 
     def checkpoints(self) -> list[Path]:
-        """Finished checkpoints, oldest first; what is not named by its age is none of ours."""
+        """Complete checkpoints, oldest first; other files are ignored."""
         files = self._checkpoints.glob("*.safetensors")
         return sorted(p for p in files if p.stem.isascii() and p.stem.isdecimal())
 
-    def forget_old_checkpoints(self, keep: int = 2) -> None:
-        """Remove all but the newest, what a killed process left, and what was damaged and is replaced."""
+    def remove_old_checkpoints(self, keep: int = 2) -> None:
+        """Remove all but the newest, incomplete files, and damaged ones that were replaced."""
         known, place = self.checkpoints(), self._checkpoints
         replaced = [p for p in place.glob("*.damaged") if known and p.with_suffix("") <= known[-1]]
         for path in [*known[:-keep], *place.glob("*.partial"), *replaced]:
             path.unlink(missing_ok=True)
 
-    def set_aside_after(self, sound: Path) -> None:
-        """Checkpoints newer than the last sound one make way, until the next one is written."""
+    def rename_damaged_after(self, newest_good: Path) -> None:
+        """Rename checkpoints newer than the last undamaged one; they are removed later."""
         for path in self.checkpoints():
-            if path > sound:
+            if path > newest_good:
                 with writing(path):
                     os.replace(path, path.with_name(f"{path.name}.damaged"))
 
     def table_checksums(self, num_steps: int) -> dict[str, str]:
-        """Of the rows up to an age in the tables that results are drawn from; a checkpoint keeps them."""
-        checksums = {}
+        """Checksums of the rows up to `num_steps` in the tables of results; a checkpoint stores them."""
+        known = {}
         for file in (self.metrics, self.evaluation, self.online):
             with contextlib.suppress(UserError):  # a damaged table must not stop training
                 if file.exists():
-                    checksums[file.name] = seal.of_text(rows_until(file, num_steps))
-        return checksums
+                    known[file.name] = checksums.of_text(rows_until(file, num_steps))
+        return known
 
     def changed_tables(self, checkpoint: Path) -> list[Path]:
-        """Tables that are not as they were when that checkpoint was written; it may know of none."""
+        """Tables whose rows have changed since that checkpoint was written."""
         try:
-            known = dict(json.loads(seal.metadata(checkpoint).get("tables", "{}")))
-        except (AttributeError, OSError, TypeError, ValueError):  # its reader will say so
+            known = dict(json.loads(checksums.metadata(checkpoint).get("tables", "{}")))
+        except (AttributeError, OSError, TypeError, ValueError):  # `checkpoint.load` reports it
             return []
         now = self.table_checksums(int(checkpoint.stem))
         return [self.path / name for name in sorted(known) if now.get(name) != known[name]]
 
     def last_row(self, path: Path) -> dict[str, float]:
-        """The newest row of one of the run's CSV files, or nothing."""
+        """The last row of one of the run's CSV files, or an empty dictionary."""
         rows = read_rows(path)
         return rows[-1] if rows else {}
 
     def replay_piece(self, num_steps: int) -> Path:
-        """Where the rewarded steps up to that age live, from the checkpoint before."""
+        """The path of the rewarded steps between the previous checkpoint and this step."""
         return self.replay / f"{num_steps:012d}.safetensors"
 
     def replay_pieces(self) -> list[Path]:
-        """In order of age."""
+        """Files of rewarded steps, oldest first."""
         return sorted(p for p in self.replay.glob("*.safetensors") if p.stem.isdecimal())
 
-    def forget_old_replay(self, num_remembered: int) -> None:
-        """Remove pieces of which not even the oldest kept checkpoint remembers anything."""
+    def remove_old_replay(self, capacity: int) -> None:
+        """Remove files whose steps are no longer in the replay buffer of the oldest kept checkpoint."""
         oldest = int(self.checkpoints()[0].stem)
         for path in self.replay_pieces():
-            if int(path.stem) <= oldest - num_remembered:
+            if int(path.stem) <= oldest - capacity:
                 path.unlink()
 
     def finetuned_run(self, name: str) -> Path:
-        """Where fine-tuning under that name lives."""
+        """The directory of a fine-tuned run of that name."""
         return self.path / "finetuned" / name
 
     def task(self, name: str) -> Path:
-        """Where the task of that name lives."""
+        """The path of the task of that name."""
         return self.tasks / f"{name}.json"
 
     def task_files(self) -> list[Path]:
@@ -266,11 +263,11 @@ def _remove_if_empty(path: Path) -> None:
 
 
 def slug(text: str) -> str:
-    """A file name made of a reward's words."""
+    """A file name made from the text of a reward."""
     words = Path(text).stem if text.lower().endswith((".npy", ".csv")) else text
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")[:60] or "task"
 
 
 def evaluation_of(task_file: Path) -> Path:
-    """Where the evaluation of a task lives: beside it."""
+    """The path of a task's evaluation, beside the task."""
     return task_file.with_name(f"{task_file.stem}.evaluation.json")

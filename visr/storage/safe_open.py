@@ -1,4 +1,4 @@
-"""Files that may be a stranger's: pipes and devices are not read, and nothing is written through links."""
+"""Open files of an untrusted directory: only regular files are read, and links are not followed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import IO
 
 
 def to_read(path: Path) -> IO[bytes]:
-    """An ordinary file, or an OSError: a pipe would be waited for, and a device never ends."""
+    """A regular file, or an OSError: reading a pipe may block, and a device may never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     kind = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(kind):
@@ -22,7 +22,7 @@ def to_read(path: Path) -> IO[bytes]:
 
 
 def to_write(path: Path, flags: int) -> int:
-    """A descriptor of the file of that very name, made if need be: what a link points to is not ours."""
+    """A descriptor of that file, created if missing; an OSError if it is a symbolic link."""
     try:
         return os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as error:

@@ -15,7 +15,7 @@ import numpy as np
 
 from visr import config as configuration
 from visr.config import Bound, FinetuneConfig, RunConfig
-from visr.errors import UserError, encodable
+from visr.errors import UserError, encodable, short_repr
 
 Record = TypeVar("Record")
 
@@ -41,7 +41,9 @@ def read(cls: type[Record], content: Any, name: str = "it") -> Record:
     if not isinstance(content, dict):
         raise ValueError(f"{name} holds no object")
     if (known := getattr(cls, "FORMAT", None)) is not None and content.get("format") != known:
-        raise ValueError(f"its format is {content.get('format')!r} and this visr reads {known}")
+        raise ValueError(
+            f"its format is {short_repr(content.get('format'))} and this visr reads {known}"
+        )
     hints, values = _hints(cls), {}
     for field in dataclasses.fields(typing.cast(Any, cls)):
         if field.name in content:
@@ -63,12 +65,12 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     metadata = _metadata(hint)
     kind = typing.get_args(hint)[0] if metadata else hint
     bound = next((m for m in metadata if isinstance(m, Bound)), Bound())
-    if value is None and NULL_IS_INF in metadata:
+    if value is None and kind is float and NULL_IS_INF in metadata:
         return math.inf
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
         return _convert_union(value, typing.get_args(kind), name)
-    if kind is np.ndarray or origin is np.ndarray:
+    if origin is np.ndarray:
         return _array(value, kind, bound, NULL_IS_INF in metadata, name)
     if origin is tuple:
         if not isinstance(value, list):
@@ -82,6 +84,8 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
     if origin is Literal:
         if value not in typing.get_args(kind):
             raise ValueError(f"{name} is not one of {', '.join(typing.get_args(kind))}")
+        return value
+    if kind is Any:
         return value
     if kind in _SETTINGS:
         return _SETTINGS[kind](value)

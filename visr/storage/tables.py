@@ -1,4 +1,4 @@
-"""CSV files of numbers that grow row by row, and are cut back when a run goes on from a checkpoint."""
+"""CSV files of numbers: rows are appended, and removed again when a run resumes from a checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST = 1024 * 1024 * 1024
 
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Add rows to a CSV file, with its header if it is new; one begun by an older visr keeps its columns."""
+    """Append rows, after a header if the file is new; a file of an older version keeps its columns."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     with writing(path):
@@ -40,8 +40,8 @@ def _header(path: Path) -> list[str]:
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
-    """A CSV file of numbers; a missing file has no rows, a half-written last line is left out."""
-    reader = csv.DictReader(io.StringIO("".join(whole_lines(path))))
+    """The rows of a CSV file of numbers, without an incomplete last line; none if it is missing."""
+    reader = csv.DictReader(io.StringIO("".join(complete_lines(path))))
     try:
         return [{k: float(v) for k, v in row.items()} for row in reader]
     except (TypeError, ValueError, AttributeError, csv.Error):
@@ -50,15 +50,15 @@ def read_rows(path: Path) -> list[dict[str, float]]:
         ) from None
 
 
-def forget_rows_after(path: Path, num_steps: int) -> None:
-    """Cut a CSV file (first column num_steps) back to a checkpoint's age, byte for byte as it was then."""
+def truncate_after(path: Path, num_steps: int) -> None:
+    """Remove the rows of later steps: afterwards the file is as it was at `num_steps`, byte for byte."""
     if path.exists():
         write_bytes(path, rows_until(path, num_steps).encode())
 
 
 def rows_until(path: Path, num_steps: int) -> str:
-    """The text of a CSV file as it was when a checkpoint of that age was written."""
-    header, *rows = whole_lines(path) or [""]
+    """The text of a CSV file up to `num_steps`, its first column."""
+    header, *rows = complete_lines(path) or [""]
     try:
         kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
     except ValueError:
@@ -68,8 +68,8 @@ def rows_until(path: Path, num_steps: int) -> str:
     return "".join([header, *kept])
 
 
-def whole_lines(path: Path) -> list[str]:
-    """The lines of a text file with their ends, but a half-written last one; none of a missing file."""
+def complete_lines(path: Path) -> list[str]:
+    """The lines of a text file, without an incomplete last one; none if it is missing."""
     with reading(path):
         if not path.exists():
             return []

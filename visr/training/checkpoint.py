@@ -34,7 +34,7 @@ def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_st
     }
     plain = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     write_tensors(path, safetensors.torch.save(plain, metadata=metadata))
-    run.forget_old_checkpoints()
+    run.remove_old_checkpoints()
     return path
 
 
@@ -94,7 +94,7 @@ def newest_intact(run: RunDir) -> Loaded:
         return loaded
     raise UserError(
         f"No checkpoint of {run.path} is whole: {'; '.join(map(str, damage))}; restore one from a copy, "
-        "or start anew in another directory."
+        "or start again in another directory."
     )
 
 

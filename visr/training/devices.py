@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from visr.config import TrainingConfig
-from visr.errors import UserError, said
+from visr.errors import UserError, short_repr
 from visr.networks import images
 
 Network = TypeVar("Network", bound=nn.Module)
@@ -28,7 +28,7 @@ def device(name: str) -> torch.device:
         torch.zeros(1, device=chosen).item()  # `meta` makes tensors, but holds no numbers
     except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
         raise UserError(
-            f"device = {said(name)} is not to be had here; use cpu, or auto for whatever there is."
+            f"device = {short_repr(name)} is not to be had here; use cpu, or auto for whatever there is."
         ) from error
     return chosen
 

@@ -42,13 +42,13 @@ def trouble(config: AgentConfig, metrics: Mapping[str, float]) -> Trouble | None
         return Trouble(
             "phi has collapsed",
             f"phi is nearly the same in all states (the length of its mean is {concentration:.5f})",
-            "start anew with --centred-features or a lower --phi-learning-rate",
+            "start again with --centred-features or a lower --phi-learning-rate",
         )
     if config.algorithm != "uniform" and metrics.get("psi_spread", 1.0) < DEAD:
         return Trouble(
             "psi is dead",
             f"psi is the same in all states (it varies by {metrics['psi_spread']:.0e} of its size)",
-            "start anew with a lower --psi-learning-rate or other --hidden-sizes",
+            "start again with a lower --psi-learning-rate or other --hidden-sizes",
         )
     largest = largest_error(config)
     if metrics.get("psi_loss", 0.0) > largest:
@@ -56,7 +56,7 @@ def trouble(config: AgentConfig, metrics: Mapping[str, float]) -> Trouble | None
             "psi explodes",
             f"psi_loss is {metrics['psi_loss']:.3g}, though no sum of cumulants of length 1 or less can be "
             f"wrong by more than {largest:.3g}",
-            "start anew with a lower --psi-learning-rate or a longer --target-period",
+            "start again with a lower --psi-learning-rate or a longer --target-period",
         )
     return None
 
@@ -88,5 +88,5 @@ def diverged(num_steps: int, name: str, what: str) -> str:
     """The sentence for numbers that are none."""
     return (
         f"Training diverged before step {num_steps:,}: {name} is {what}; "
-        "the last checkpoint is kept, so start anew with lower learning rates."
+        "the last checkpoint is kept, so start again with lower learning rates."
     )

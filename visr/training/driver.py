@@ -15,7 +15,7 @@ from visr.config import RunConfig
 from visr.errors import UserError
 from visr.storage.files import write_tensors, writing
 from visr.storage.run_dir import RunDir
-from visr.storage.tables import forget_rows_after, read_rows
+from visr.storage.tables import read_rows, truncate_after
 from visr.training import checkpoint
 from visr.training.progress import (
     LostProgress,
@@ -241,7 +241,7 @@ def save(run: RunDir, trainer: Trainer, rows: RowWriter | None = None) -> None:
     checkpoint.save(run, tensors, counts, num_steps=trainer.num_steps)
     if not run.config_file.exists():  # a user deleted it; without it the checkpoint is no run
         run.write_config(trainer.config)
-    run.forget_old_replay(0 if replay is None else replay.max_steps)
+    run.remove_old_replay(0 if replay is None else replay.max_steps)
 
 
 def restore(run: RunDir, trainer: Trainer, rows: RowWriter) -> None:
@@ -253,10 +253,10 @@ def restore(run: RunDir, trainer: Trainer, rows: RowWriter) -> None:
         if trainer.num_steps != int(path.stem):
             raise ValueError(f"it was saved at step {trainer.num_steps}")
     _restore_replay(run, trainer)
-    run.set_aside_after(path)
-    run.forget_old_checkpoints()  # a killed process may not have done so
-    for file in (run.metrics, run.timing, run.vitals, run.evaluation, run.online):
-        forget_rows_after(file, trainer.num_steps)
+    run.rename_damaged_after(path)
+    run.remove_old_checkpoints()  # a killed process may not have done so
+    for file in (run.metrics, run.timing, run.cluster_stats, run.evaluation, run.online):
+        truncate_after(file, trainer.num_steps)
     checkpoint.warn_of_changed_tables(run, path)
 
 

@@ -55,7 +55,7 @@ class MetricsWriter:
         if stats := extra_rows.get("cluster"):
             self._latest_stats = stats  # they contain times, so they have a table of their own
             rounded = [f"{value:.6g}" for value in stats.values()]
-            append_rows(self._run.vitals, ["num_steps", *stats], [[num_steps, *rounded]])
+            append_rows(self._run.cluster_stats, ["num_steps", *stats], [[num_steps, *rounded]])
             self.plot({f"cluster/{k}": v for k, v in stats.items()}, num_steps)
         if online := extra_rows.get("online"):
             self._latest_online = online

@@ -94,7 +94,7 @@ def test_an_unreadable_note_in_the_lock_file_is_not_shown(tmp_path: Path):
     with lock.held(path, str):
         path.write_text("\x1b[31mprocess\n" * 100)
         with pytest.raises(UserError, match=re.compile("^another process$")):
-            lock.take(path, str, 0.0)
+            lock.acquire(path, str, 0.0)
 
 
 def write_many(path: Path, letter: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from visr.cli import main
-from visr.errors import one_line, said
+from visr.errors import one_line, short_repr
 from visr.storage.files import read_json
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eabc\r\n\x00"
@@ -48,6 +48,6 @@ def test_a_sentence_is_one_printable_line_of_bounded_length():
 
 
 def test_a_value_in_a_sentence_is_short():
-    assert said(5) == "5"
-    assert said("x" * 100) == "'" + "x" * 56 + "..."
-    assert said(10**5000) == "a number of thousands of digits"
+    assert short_repr(5) == "5"
+    assert short_repr("x" * 100) == "'" + "x" * 56 + "..."
+    assert short_repr(10**5000) == "a number of thousands of digits"

@@ -134,7 +134,7 @@ def _grid_section(found: Collection, by_name: grid.ByName) -> Section:
 def _snapshot(runs: Sequence[RunSummary]) -> tuple[Picture, ...]:
     """The paper's three grid figures of one run with a snapshot: of GPI VISR if there is one."""
     for run in sorted(runs, key=lambda run: run.label != "GPI VISR"):
-        if run.env == GRID and RunDir(run.path).portrait.exists():
+        if run.env == GRID and RunDir(run.path).grid_snapshot.exists():
             try:
                 drawn = figures.draw(load.run_data(run.path))
             except UserError:

@@ -16,7 +16,7 @@ from visr.report.read import Columns
 from visr.storage.files import read_json, reading
 from visr.storage.records.two_phase import AdaptedCondition, TwoPhase
 from visr.storage.run_dir import FORMAT, RunDir
-from visr.storage.tables import whole_lines
+from visr.storage.tables import complete_lines
 
 _PAPER_FEATURES = 5
 _ADDITIONS = {
@@ -213,7 +213,7 @@ def short_count(count: float) -> str:
 
 def _last_step(metrics: Path) -> int:
     """The steps in the last complete row of metrics.csv; 0 if there is none."""
-    rows = whole_lines(metrics)[1:]
+    rows = complete_lines(metrics)[1:]
     try:
         return int(float(rows[-1].split(",")[0])) if rows else 0
     except (ValueError, OverflowError):
