@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from visr import config as configuration
-from visr import envs, pretraining
+from visr import pretraining
 from visr.config import GRID, RunConfig, presets
+from visr.envs import modules
 from visr.errors import UserError
 from visr.inference.mixing import mix
 from visr.play.policy import Policy
@@ -51,7 +52,7 @@ def pretrain(
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
-    envs.trust(env)
+    modules.trust(env)
     return Run(pretraining.start(path, config, observe, cluster))
 
 

@@ -42,10 +42,9 @@ def run(args: list[str]) -> int:
     options.check_range(chosen, ("seed",), 0)
     sections = {name: getattr(chosen, name) for name in ("grid", "atari", "minatar", "gym")}
     config = configuration.validated(RunConfig(chosen.env, **sections))
-    from visr import envs
-    from visr.envs import check
+    from visr.envs import check, modules
 
-    envs.trust(config.env)
+    modules.trust(config.env)
     found = check.check_env(config, chosen.steps, chosen.seed)
     remarks = list(found.remarks)
     if not found.problems:

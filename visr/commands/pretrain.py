@@ -60,10 +60,11 @@ def run(args: list[str]) -> int:
     config = trainable(_config(chosen))
     if chosen.where is None:
         _refuse_cluster_settings(config)
-    from visr import api, envs, pretraining
+    from visr import api, pretraining
+    from visr.envs import modules
 
     if chosen.resume is None:
-        envs.trust(config.env)
+        modules.trust(config.env)
     with output.training_progress() as observe, _quiet_threads():
         if chosen.resume is not None:
             processes = chosen.training.num_processes

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
-import warnings
 from typing import TYPE_CHECKING
 
 import gymnasium
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import VectorEnv
 
-from visr import atari_games
 from visr.config import GRID, MINATAR
-from visr.envs import modules
-from visr.envs.atari import AtariGames, unknown
-from visr.envs.grid.env import GridVectorEnv
-from visr.envs.grid.world import GridWorld
-from visr.envs.gym import GymEnvs
-from visr.envs.minatar import GAMES as MINATAR_GAMES
-from visr.envs.minatar import MinAtarGames
-from visr.envs.modules import trust
-from visr.envs.spaces import SpaceCodec, identity_codec
 from visr.errors import UserError
 
 if TYPE_CHECKING:
     from visr.config import RunConfig
+    from visr.envs.grid.world import GridWorld
+    from visr.envs.spaces import SpaceCodec
 
-__all__ = ["SpaceCodec", "exact_model", "list_envs", "make_vec", "space_codec", "trust"]
+__all__ = ["exact_model", "list_envs", "make_vec", "space_codec"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -49,6 +39,9 @@ if GRID not in gymnasium.registry:
 
 def list_envs() -> list[tuple[str, str]]:
     """(id, description) of the environments that are known to work."""
+    from visr import atari_games
+    from visr.envs import minatar
+
     small = [(id, text) for id, text in _DESCRIPTIONS.items() if id in gymnasium.registry]
     missing = "" if importlib.util.find_spec("ale_py") else "; needs visr[atari]"
     atari = [
@@ -60,82 +53,54 @@ def list_envs() -> list[tuple[str, str]]:
         for game in atari_games.all_games()
     ]
     missing = "" if importlib.util.find_spec("minatar") else "; needs visr[minatar]"
-    minatar = [(id, f"MinAtar: 10 x 10 planes of objects{missing}") for id in MINATAR_GAMES]
-    return [*small, *minatar, *atari]
+    planes = [(id, f"MinAtar: 10 x 10 planes of objects{missing}") for id in minatar.GAMES]
+    return [*small, *planes, *atari]
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:
     """The vector environment of a run; `seed` resets it with that seed."""
     if num_envs < 1:
         raise UserError(f"num_envs is {num_envs}, but there must be at least 1 environment.")
-    if world := exact_model(config):
-        env = GridVectorEnv(world, num_envs, max_episode_steps=config.grid.max_episode_steps)
-    elif config.env.startswith(MINATAR):
-        env = MinAtarGames(config.minatar, config.env, num_envs)
-    elif config.is_atari:
-        env = AtariGames(config.atari, config.env, num_envs, config.training.num_threads)
-    else:
-        env = _from_gymnasium(config, num_envs)
+    env = _make(config, num_envs)
     if seed is not None:
         env.reset(seed=seed)
         env.action_space.seed(seed)
     return env
 
 
+def _make(config: RunConfig, num_envs: int) -> VectorEnv:
+    """Import only the module that this environment needs."""
+    if world := exact_model(config):
+        from visr.envs.grid.env import GridVectorEnv
+
+        limit = config.grid.max_episode_steps
+        return GridVectorEnv(world, num_envs, max_episode_steps=limit)
+    if config.env.startswith(MINATAR):
+        from visr.envs.minatar import MinAtarGames
+
+        return MinAtarGames(config.minatar, config.env, num_envs)
+    if config.is_atari:
+        from visr.envs.atari import AtariGames
+
+        return AtariGames(config.atari, config.env, num_envs, config.training.num_threads)
+    from visr.envs import gym
+
+    return gym.make(config.env, num_envs, config.gym)
+
+
 def exact_model(config: RunConfig) -> GridWorld | None:
     """The transition table behind the environment, where it is known: only the grid's is."""
-    return GridWorld.from_config(config.grid) if config.is_grid else None
+    if not config.is_grid:
+        return None
+    from visr.envs.grid.world import GridWorld
+
+    return GridWorld.from_config(config.grid)
 
 
 def space_codec(config: RunConfig) -> SpaceCodec:
     """How to convert observations and actions of single environments of this kind."""
     env = make_vec(config, 1)
     try:
-        if isinstance(env, GymEnvs):
-            return env.codec
-        if isinstance(env, AtariGames | MinAtarGames):
-            return identity_codec(env, env.action_names)
-        return identity_codec(env, ["up", "left", "down", "right"])  # the grid's
+        return env.codec  # pyright: ignore[reportAttributeAccessIssue]
     finally:
         env.close()
-
-
-def _from_gymnasium(config: RunConfig, num_envs: int) -> VectorEnv:
-    modules.load(config.env)
-    id = config.env.rpartition(":")[2]
-    _import_known(id)
-    try:
-        env = gymnasium.make_vec(
-            id,
-            num_envs,
-            vectorization_mode=config.gym.vectorize,
-            vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
-        )
-    except gymnasium.error.UnregisteredEnv as error:
-        raise UserError(_unknown(id)) from error
-    except Exception as error:  # the user's code failed
-        if id not in gymnasium.registry:
-            raise UserError(_unknown(id)) from error
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UserError(f"The environment {id!r} could not be built: {reason}.") from error
-    try:
-        return GymEnvs(env, config.gym.discretise)
-    except UserError:
-        env.close()
-        raise
-
-
-_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
-"""Packages that register ids with these prefixes; a fixed list, because an id may come from a stranger."""
-
-
-def _import_known(id: str) -> None:
-    for prefix, package in _PACKAGES.items():
-        if id.startswith(prefix) and importlib.util.find_spec(package):
-            with warnings.catch_warnings():  # Box2D fails to import where warnings are errors
-                warnings.simplefilter("ignore")
-                importlib.import_module(package)
-
-
-def _unknown(id: str) -> str:
-    return unknown(id, {*gymnasium.registry, *(game.id for game in atari_games.all_games())})

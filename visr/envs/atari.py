@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import gymnasium
@@ -14,6 +12,8 @@ from numpy.typing import ArrayLike
 
 from visr import atari_games
 from visr.config import ATARI, AtariConfig
+from visr.envs.spaces import identity_codec
+from visr.envs.validation import unknown_env
 from visr.errors import UserError
 
 _LARGEST = 2**31 - 1
@@ -78,7 +78,8 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
         self.action_space = self._ale.action_space
         self._num_actions = int(self._ale.single_action_space.n)  # pyright: ignore
         actions = self._ale.ale.get_action_set()
-        self.action_names: list[str] = [_words(str(action.name)) for action in actions]
+        names = [_words(str(action.name)) for action in actions]
+        self.codec = identity_codec(self, names)
         self._lives: np.ndarray | None = None
         self._ended = np.zeros(num_envs, dtype=np.bool_)
 
@@ -129,19 +130,5 @@ def _rom(id: str) -> str:
     named = {f"{ATARI}{rom.title().replace('_', '')}-v5": rom for rom in roms.get_all_rom_ids()}
     named |= {game.id: game.name for game in atari_games.all_games()}
     if id not in named:
-        raise UserError(unknown(id, named))
+        raise UserError(unknown_env(id, named))
     return named[id]
-
-
-def unknown(id: str, known: Iterable[str]) -> str:
-    """One sentence that names the nearest of the known ids."""
-    names = {name.lower(): name for name in known}
-    close = " or ".join(
-        repr(names[name]) for name in difflib.get_close_matches(id.lower(), names, n=3)
-    )
-    hint = (
-        f"did you mean {close}?"
-        if close
-        else "check its spelling and that its package is installed;"
-    )
-    return f"Unknown environment {id!r}: {hint} `visr list envs` names those that work."

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import warnings
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils.seeding import np_random
@@ -11,8 +15,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from visr.envs import validation
+from visr import atari_games
+from visr.config import GymConfig
+from visr.envs import modules, validation
 from visr.envs.spaces import codec_for
+from visr.errors import UserError
 
 
 def spread_seeds(seed: int, num_envs: int) -> list[int]:
@@ -67,3 +74,47 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     def close_extras(self, **kwargs: Any) -> None:
         """Close the inner environments and their processes."""
         self.inner.close()
+
+
+def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
+    """Copies of a registered environment, `Id-v0` or `module:Id-v0`."""
+    modules.load(env)
+    id = env.rpartition(":")[2]
+    _import_known(id)
+    try:
+        made = gymnasium.make_vec(
+            id,
+            num_envs,
+            vectorization_mode=config.vectorize,
+            vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
+        )
+    except gymnasium.error.UnregisteredEnv as error:
+        raise UserError(_unknown(id)) from error
+    except Exception as error:  # the user's code failed
+        if id not in gymnasium.registry:
+            raise UserError(_unknown(id)) from error
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise UserError(f"The environment {id!r} could not be built: {reason}.") from error
+    try:
+        return GymEnvs(made, config.discretise)
+    except UserError:
+        made.close()
+        raise
+
+
+_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
+"""Packages that register ids with these prefixes; a fixed list, because an id may come from a stranger."""
+
+
+def _import_known(id: str) -> None:
+    for prefix, package in _PACKAGES.items():
+        if id.startswith(prefix) and importlib.util.find_spec(package):
+            with warnings.catch_warnings():  # Box2D fails to import where warnings are errors
+                warnings.simplefilter("ignore")
+                importlib.import_module(package)
+
+
+def _unknown(id: str) -> str:
+    return validation.unknown_env(
+        id, {*gymnasium.registry, *(game.id for game in atari_games.all_games())}
+    )

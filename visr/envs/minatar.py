@@ -17,6 +17,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from visr.config import MINATAR, MinAtarConfig
+from visr.envs.spaces import identity_codec
 from visr.errors import UserError
 
 GAMES = {
@@ -59,12 +60,13 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         self.num_envs, self._limit = num_envs, config.max_game_steps
         self._actions = np.asarray(self._games[0].minimal_action_set())
         names = self._games[0].env.action_map
-        self.action_names = [_ACTION_NAMES[names[action]] for action in self._actions]
+        action_names = [_ACTION_NAMES[names[action]] for action in self._actions]
         channels = self._games[0].n_channels
         self.single_observation_space = spaces.Box(0, 1, (channels, _SIDE, _SIDE), np.uint8)
         self.single_action_space = spaces.Discrete(len(self._actions))
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
+        self.codec = identity_codec(self, action_names)
         self._age = np.zeros(num_envs, dtype=np.int64)
         self._ended = np.zeros(num_envs, dtype=np.bool_)
         self._is_reset = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -56,3 +57,17 @@ def check_finite(env: str, names: Sequence[str], observation: NDArray) -> None:
             f"The environment {env} returned {value} as {name!r}; mend it (`visr doctor` counts such "
             "numbers), then go on: what was saved is kept."
         )
+
+
+def unknown_env(id: str, known: Iterable[str]) -> str:
+    """One sentence that names the nearest of the known ids."""
+    names = {name.lower(): name for name in known}
+    close = " or ".join(
+        repr(names[name]) for name in difflib.get_close_matches(id.lower(), names, n=3)
+    )
+    hint = (
+        f"did you mean {close}?"
+        if close
+        else "check its spelling and that its package is installed;"
+    )
+    return f"Unknown environment {id!r}: {hint} `visr list envs` names those that work."

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from visr.config import GridConfig
 from visr.envs.grid.world import NUM_ACTIONS, BoolArray, FloatArray, GridWorld, IntArray
+from visr.envs.spaces import identity_codec
 from visr.errors import UserError
 
 Observation = Literal["discrete", "one-hot"]
@@ -69,6 +70,7 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
         )
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.codec = identity_codec(self, ["up", "left", "down", "right"])
         self._one_hot = observation == "one-hot"
         self._reward: FloatArray | None = _per_state(reward, world, "The reward", np.float64)
         self._terminal: BoolArray | None = _per_state(
