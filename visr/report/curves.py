@@ -71,7 +71,7 @@ def _metric(axes: Axes, name: str, steps: Floats, y: Floats) -> None:
     if name == "feature_concentration" and np.nanmax(y, initial=0) > 0.5:
         axes.axhline(1, color=style.MUTED, linewidth=0.7)
         axes.set_ylim(top=1.06)
-    finish(axes, steps)
+    step_axis(axes, steps)
 
 
 def optimal(evaluation: Columns) -> Figure:
@@ -92,7 +92,7 @@ def optimal(evaluation: Columns) -> Figure:
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
         style.title(axes, family.title, family.colour)
-        finish(axes, evaluation["num_steps"])
+        step_axis(axes, evaluation["num_steps"])
     return figure
 
 
@@ -120,7 +120,7 @@ def label_ends(axes: Axes, ends: list[tuple[float, str, str]], gap: float, top: 
         )  # fmt: skip
 
 
-def finish(axes: Axes, steps: Floats) -> None:
+def step_axis(axes: Axes, steps: Floats) -> None:
     """Set the horizontal axis: steps from 0 to the last."""
     last = float(steps.max())
     axes.set_xlim(0, last or 1)

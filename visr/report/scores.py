@@ -79,7 +79,7 @@ def online(rows: Columns, published: Sequence[Published]) -> Figure:
         axes.axhline(each.score, color=style.MUTED, lw=0.8, ls=(0, (4, 2)), zorder=1)
     if np.isfinite(line[-1]):
         ends.append((float(line[-1]), f"mean {style.score(line[-1])}", colour))
-    curves.finish(axes, steps)
+    curves.step_axis(axes, steps)
     low, high = axes.get_ylim()
     if not (raw < 0).any() and all(end[0] >= 0 for end in ends):
         low = 0.0

@@ -149,7 +149,7 @@ def _draw_over_training(
         axes.plot(steps, middle, **styles[agent]._asdict(), lw=1.6)
         ends.append((_last(middle), f"{agent} {style.number(_last(middle), 1)}", paint))
     axes.axhline(0, color=style.RULE, lw=0.7, zorder=0)
-    curves.finish(axes, steps)
+    curves.step_axis(axes, steps)
     low, high = axes.get_ylim()
     curves.label_ends(axes, ends, gap=0.065 * (high - low), top=high)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))

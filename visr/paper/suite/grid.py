@@ -145,6 +145,6 @@ def _draw(by_name: ByName) -> Figure:
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
         style.title(axes, family.title)
-        curves.finish(axes, steps)
+        curves.step_axis(axes, steps)
     add_legend(figure, styles)
     return figure
