@@ -192,7 +192,7 @@ def test_minatars_reward_becomes_a_task(breakout: Path):
         (("--reward", "angle", "--episodes", "3"), "--episodes belongs to --reward env"),
         (("--reward", "angle", "--clip-rewards", "True"), "--clip-rewards belongs to"),
         (("--reward", "nowhere.npz"), "Cannot read nowhere.npz"),
-        (("--reward", "env", "--episodes", "0"), "num_episodes = 0"),
+        (("--reward", "env", "--episodes", "0"), "episodes = 0"),
     ],
 )
 def test_what_cannot_be_inferred_is_said_in_one_sentence(

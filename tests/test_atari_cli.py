@@ -114,9 +114,9 @@ def test_films_of_equal_seeds_are_equal_games(run: Path):
     ("arguments", "words"),
     [
         (("evaluate", "--gamma", "0.9"), "no exact values"),
-        (("evaluate", "--episodes", "0"), "num_trials = 0"),
+        (("evaluate", "--episodes", "0"), "episodes = 0"),
         (("infer", "--reward", "boxes:7"), "No sample of ALE/MsPacman-v5"),
-        (("infer", "--reward", "env", "--steps", "-1"), "num_steps = -1"),
+        (("infer", "--reward", "env", "--steps", "-1"), "steps = -1"),
         (("play", "--task", "skill:x"), "whole number"),
         (("play", "--task", "axis:9"), "from 1 to 5"),
         (("play", "--task", "nobody"), "There is no task 'nobody'"),

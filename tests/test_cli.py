@@ -233,15 +233,13 @@ def test_evaluate_json_is_the_saved_evaluation(run: Path):
     assert len(answer["policy"]) == len(answer["values"]) == 100
 
 
-@pytest.mark.parametrize("option", ["--rewarded-steps", "--rewarded-episodes"])
-def test_who_adapts_to_nothing_is_not_asked_how(
-    tmp_path: Path, option: str, capsys: pytest.CaptureFixture[str]
-):
+def test_options_of_phase_two_are_refused_for_an_agent_that_infers_no_task(tmp_path: Path):
     fields: dict[str, Any] = {"num_envs": 2, "unroll_length": 5, "batch_size": 1}
-    made = pretrain("CartPole-v1", out=tmp_path / "nsq", algorithm="nsq", num_steps=20, **fields)
-    capsys.readouterr()
-    assert main(["evaluate", str(made.path), option, "3"]) == 2
-    assert f"{option} does not apply: a nsq agent adapts to nothing" in capsys.readouterr().err
+    pretrain("CartPole-v1", out=tmp_path / "nsq", algorithm="nsq", num_steps=20, **fields)
+    for option in ("--rewarded-steps", "--rewarded-episodes"):
+        answer = visr("evaluate", tmp_path / "nsq", option, "3")
+        assert answer.code == 2
+        assert f"{option} does not apply: a nsq agent infers no task" in answer.err
 
 
 def test_evaluate_without_a_task_scores_three_families(run: Path):

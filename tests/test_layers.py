@@ -45,7 +45,6 @@ LAYERS = [
 
 LATER = {
     ("pretraining.py", "paper"),
-    ("commands/evaluate_episodes.py", "paper"),
     ("report/__init__.py", "paper"),
     ("inference/dataset.py", "evaluation"),
     ("inference/recording.py", "evaluation"),

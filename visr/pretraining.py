@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
@@ -122,6 +122,13 @@ def _train_stable_baseline(run: RunDir, config: RunConfig, cluster: str | None) 
             run.remove_incomplete()
         raise
     return run
+
+
+def evaluate_baseline(run: RunDir, **counts: int) -> dict[str, Any]:
+    """Scores of a trained DQN, PPO or Rainbow agent, as in phase_two.json; `counts`: num_trials, seed."""
+    from visr.paper.baselines import play
+
+    return play.evaluate(run, **counts)
 
 
 def _refuse_cluster(config: RunConfig, cluster: str | None) -> None:

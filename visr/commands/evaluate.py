@@ -1,15 +1,15 @@
-"""visr evaluate: what a policy is truly worth."""
+"""visr evaluate: how good a task's policy is, exactly on the grid and by episodes elsewhere."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from visr.commands import evaluate_episodes, options, output
+from visr import config as configuration
+from visr.commands import options, output
 from visr.config import BASELINES
-from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
 from visr.storage import pretrained_models, task_store
 from visr.storage.files import write_json
@@ -17,132 +17,211 @@ from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir, evaluation_of
 
 if TYPE_CHECKING:
-    from visr.api import Evaluation, Run
+    from visr.api import Run
 
 _FAMILIES = {
     "span": "random w (in the span of phi)",
     "boxes": "two 4x4 boxes",
     "goals": "single goal cells",
 }
+_PHASE_TWO = ("rewarded_steps", "rewarded_episodes", "clip_rewards")
+_EPISODES = ("episodes", "seed", *_PHASE_TWO)
+_TASKS = ("task", "gamma", "policy", *_PHASE_TWO)
+_SCORES = ("policy", "mean score", "of human", "human level", "episodes")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a task's policy is worth: on the grid its exact value, elsewhere the scores of whole episodes.
+    """Evaluate a task's policy: its exact value on the grid, scores of whole episodes elsewhere.
 
-    On the grid a fraction, (V - V_random) / (V_optimal - V_random). In other environments without a task:
-    the paper's second phase, which meets rewards, infers by regression and by search, and plays each.
+    On the grid the result is a fraction, (V - V_random) / (V_optimal - V_random). Elsewhere and without a
+    task it is the paper's second phase: collect rewards, infer a task by regression and by search, and play
+    each of them.
     """
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a pre-trained run."""
     task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
-    """A task's name in the run, or a task.json; without one, three families of 50 tasks, or phase two."""
+    """Name of a task in the run, or a task.json; without one, three families of 50 tasks, or phase two."""
     gamma: float | None = None
-    """Grid only: discount of the values; by default 0.95, the authors' notebook's."""
+    """Grid only: discount of the values; by default 0.95, as in the authors' notebook."""
     policy: Literal["run", "gpi", "own"] = "run"
-    """Act by GPI, by w's own policy, or as the run was configured; the families show both anyway."""
+    """GPI, the policy of w alone, or as the run was configured; the families show both."""
     episodes: int | None = None
-    """Elsewhere: whole episodes that judge each task; by default 30, the paper's."""
+    """Elsewhere: episodes of each task; by default 30, as in the paper."""
     rewarded_steps: int | None = None
-    """Phase two: steps with rewards at most; by default 100,000, the paper's."""
+    """Phase two: largest number of steps with rewards; by default 100,000, as in the paper."""
     rewarded_episodes: int | None = None
-    """Phase two: episodes with rewards at most; by default 50, the paper's."""
+    """Phase two: largest number of episodes with rewards; by default 50, as in the paper."""
     seed: int | None = None
-    """Elsewhere: decides the episodes' beginnings and all random draws; by default 0, with a TASK 1."""
+    """Elsewhere: random seed; by default 0, or 1 when TASK is given."""
     clip_rewards: bool | None = None
     """Phase two: fit rewards clipped to [-1, 1]; by default as the run was configured."""
     device: str = "auto"
-    """Where the networks live."""
+    """Device of the networks."""
     json: bool = False
     """Print the result as one JSON object."""
 
 
 def run(args: list[str]) -> int:
-    """Evaluate one task, or the families."""
+    """Evaluate one task, families of tasks, or phase two."""
     chosen = options.parse(Options, args, "evaluate")
     if chosen.gamma is not None and not 0 <= chosen.gamma < 1:
         raise UserError(f"gamma = {chosen.gamma} must be at least 0 and less than 1.")
+    options.check_range(chosen, ("episodes", "rewarded_steps", "rewarded_episodes"), 1)
+    options.check_range(chosen, ("seed",), 0)
     if _is_baseline(chosen.run):
-        options.refuse(
-            chosen, _OF_TASKS, "does not apply: a baseline pursues what it was trained for"
-        )
-        evaluate_episodes.evaluate_baseline(chosen)
+        _evaluate_baseline(chosen)
         return 0
     from visr import api
 
     loaded = api.load(chosen.run, device=chosen.device)
-    gpi = {"run": None, "gpi": True, "own": False}[chosen.policy]
-    if loaded.world is None:
-        options.refuse(
-            chosen, ("gamma",), f"does not apply: {loaded.config.env} has no exact values"
-        )
-        if not loaded.adapts:
-            words = f"does not apply: a {loaded.config.agent.algorithm} agent adapts to nothing"
-            options.refuse(chosen, _OF_ADAPTING, words)
-        if chosen.task is None and gpi is not None:
-            raise UserError("--policy goes with a task; phase two acts as the run was configured.")
-        evaluate_episodes.evaluate(loaded, chosen, gpi)
+    if loaded.world is not None:
+        options.refuse(chosen, _EPISODES, "does not apply: values on the grid are exact")
+        (_evaluate_families if chosen.task is None else _evaluate_exactly)(loaded, chosen)
         return 0
-    options.refuse(chosen, _BY_EPISODES, "does not apply: values on the grid are exact")
-    if chosen.task is None:
-        _show_families(loaded, chosen)
-        return 0
-    path = task_store.find(loaded.directory, chosen.task)
-    gamma = dynamic_programming.GAMMA if chosen.gamma is None else chosen.gamma
-    result = loaded.evaluate(Task.load(path), gamma=gamma, gpi=gpi)
-    write_json(evaluation_of(path), result.to_dict())
-    _show(result, chosen.json)
+    options.refuse(chosen, ("gamma",), f"does not apply: {loaded.config.env} has no exact values")
+    if not loaded.adapts:
+        algorithm = loaded.config.agent.algorithm
+        options.refuse(chosen, _PHASE_TWO, f"does not apply: a {algorithm} agent infers no task")
+    (_phase_two if chosen.task is None else _evaluate_episodes)(loaded, chosen)
     return 0
 
 
-_BY_EPISODES = ("episodes", "rewarded_steps", "rewarded_episodes", "seed", "clip_rewards")
-
-
 def _is_baseline(run: str) -> bool:
-    """Whether DQN, PPO or Rainbow was trained there; no model of the package is one."""
+    """Whether the run trained DQN, PPO or Rainbow; no packaged model did."""
     return (
         not pretrained_models.is_model(run)
         and RunDir.open(run).config().agent.algorithm in BASELINES
     )
 
 
-_OF_ADAPTING = ("rewarded_steps", "rewarded_episodes", "clip_rewards")
-_OF_TASKS = ("task", "gamma", "policy", *_OF_ADAPTING)
+def _gpi(chosen: Options) -> bool | None:
+    return {"run": None, "gpi": True, "own": False}[chosen.policy]
 
 
-def _show(result: Evaluation, as_json: bool) -> None:
-    if as_json:
-        output.emit(result.to_dict())
-        return
+def _given(**fields: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# ------------------------------------------------------------------------- exact, on the grid
+
+
+def _evaluate_exactly(loaded: Run, chosen: Options) -> None:
+    path = task_store.find(loaded.directory, chosen.task or "")
+    result = loaded.evaluate(Task.load(path), gpi=_gpi(chosen), **_given(gamma=chosen.gamma))
+    write_json(evaluation_of(path), result.to_dict())
     rows = [
         ("fraction of optimal", f"{result.fraction_of_optimal:.3f}"),
         ("value", f"{result.value:.3f}"),
-        ("value of a random policy", f"{result.value_random:.3f}"),
-        ("value of an optimal policy", f"{result.value_optimal:.3f}"),
+        ("value of the random policy", f"{result.value_random:.3f}"),
+        ("value of the optimal policy", f"{result.value_optimal:.3f}"),
         ("discount", f"{result.gamma:g}"),
-        ("policy", "greedy, GPI" if result.gpi else "greedy, w's own"),
+        ("policy", "greedy, GPI" if result.gpi else "greedy, w alone"),
     ]
-    output.table(f"task: {result.task} (exact, mean over start states)", rows)
+    title = f"task: {result.task} (exact, mean over start states)"
+    output.show(result.to_dict(), chosen.json, title, rows)
 
 
-def _show_families(loaded: Run, chosen: Options) -> None:
+def _evaluate_families(loaded: Run, chosen: Options) -> None:
+    from visr.envs.grid import dynamic_programming
+
     gamma = dynamic_programming.GAMMA if chosen.gamma is None else chosen.gamma
     scores = loaded.evaluate_families(gamma=gamma)
-    if chosen.json:
-        output.emit({"gamma": gamma, "num_steps": loaded.num_steps, **scores})
-        return
-    rows = [
-        (text, *(_score(scores, name + kind) for kind in ("", "_gpi", "_planned")))
-        for name, text in _FAMILIES.items()
-        if name in scores
-    ]
-    output.table(
+
+    def cell(name: str) -> str:
+        return f"{scores[name]:.3f}" if name in scores else "-"
+
+    output.show(
+        {"gamma": gamma, "num_steps": loaded.num_steps, **scores},
+        chosen.json,
         f"fraction of optimal, exact, discount {gamma:g}, {loaded.num_steps:,} steps",
-        rows,
-        header=("50 tasks each", "w's own", "GPI", "planned on phi.w"),
+        [
+            (text, *(cell(f"{name}{kind}") for kind in ("", "_gpi", "_planned")))
+            for name, text in _FAMILIES.items()
+            if name in scores
+        ],
+        header=("50 tasks each", "w alone", "GPI", "planned on phi.w"),
     )
 
 
-def _score(scores: dict[str, float], name: str) -> str:
-    return f"{scores[name]:.3f}" if name in scores else "-"
+# ------------------------------------------------------------------------------- by episodes
+
+
+def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
+    options.refuse(chosen, _PHASE_TWO, "belongs to phase two, which takes no task")
+    path = task_store.find(loaded.directory, chosen.task or "")
+    given = _given(num_episodes=chosen.episodes, seed=chosen.seed)
+    scores = loaded.try_task(Task.load(path), gpi=_gpi(chosen), **given)
+    result = {
+        "task": scores.name,
+        "env": loaded.config.env,
+        "mean": scores.mean,
+        "standard_error": scores.standard_error,
+        "human_normalised": scores.human_normalised,
+        "scores": scores.scores,
+        "num_steps": scores.num_steps,
+    }
+    result = output.plain(result)  # the standard error of one episode is NaN
+    write_json(evaluation_of(path), result)
+    row = _row({**result, "name": scores.name})
+    output.show(result, chosen.json, _title(loaded), [row], _SCORES)
+
+
+def _phase_two(loaded: Run, chosen: Options) -> None:
+    if chosen.policy != "run":
+        raise UserError("--policy needs a TASK; phase two acts as the run was configured.")
+    from visr.evaluation import rewarded_phase
+
+    given = _given(
+        num_trials=chosen.episodes,
+        num_steps=chosen.rewarded_steps,
+        num_episodes=chosen.rewarded_episodes,
+        seed=chosen.seed,
+    )
+    config = configuration.replace(loaded.config, **_given(clip_rewards=chosen.clip_rewards))
+    note = (lambda text: None) if chosen.json else output.say
+    scores = rewarded_phase.run(loaded.agent, config, note=note, **given)
+    result = rewarded_phase.save(loaded.directory, scores, config, loaded.num_steps)
+    remark = f"Saved in {loaded.directory.phase_two}."
+    if result["num_rewarded_steps"]:
+        seen, total = result["num_seen"], result["num_rewarded_steps"]
+        remark = f"{seen:,} of {total:,} steps had a reward other than 0. {remark}"
+    if loaded.model is None:
+        remark += f" Next: visr report {loaded.path}"
+    rows = [_row(condition) for condition in result["conditions"]]
+    output.show(result, chosen.json, _title(loaded), rows, _SCORES, remarks=[remark])
+
+
+def _evaluate_baseline(chosen: Options) -> None:
+    """Episodes of DQN, PPO or Rainbow."""
+    options.refuse(chosen, _TASKS, "does not apply: a baseline was trained on one reward")
+    from visr import pretraining
+
+    given = _given(num_trials=chosen.episodes, seed=chosen.seed)
+    result = pretraining.evaluate_baseline(RunDir.open(chosen.run), **given)
+    title = f"{result['env']}, {result['num_steps']:,} rewarded steps: raw scores of whole episodes"
+    rows = [_row(condition) for condition in result["conditions"]]
+    output.show(result, chosen.json, title, rows, _SCORES)
+
+
+def _title(loaded: Run) -> str:
+    is_rewarded = loaded.config.agent.algorithm == "nsq" or loaded.directory.is_finetuned
+    kind = "rewarded" if is_rewarded else "reward-free"
+    return f"{loaded.config.env}, {loaded.num_steps:,} {kind} steps: raw scores of whole episodes"
+
+
+def _row(scores: dict[str, Any]) -> tuple[str, ...]:
+    """One policy's mean score with its standard error, and whether it reaches human level."""
+    error, normalised = scores["standard_error"], scores["human_normalised"]
+    level = "-"
+    if normalised is not None:
+        level = "100 %" if normalised >= 100 else "75 %" if normalised >= 75 else "no"
+    return (
+        scores["name"],
+        f"{scores['mean']:,.1f}" + (f" ± {error:,.1f}" if error is not None else ""),
+        "-" if normalised is None else f"{normalised:,.1f} %",
+        level,
+        f"{len(scores['scores'])}",
+    )

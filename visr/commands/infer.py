@@ -1,106 +1,82 @@
-"""visr infer: a reward becomes a task."""
+"""visr infer: turn a reward into a task w."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
 
-from visr.commands import infer_compare, options, output
+from visr.commands import options, output
+from visr.errors import UserError
 from visr.storage import task_store
 from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
     from visr.api import Run
+    from visr.evaluation.two_phase import Scores
+    from visr.inference.compare import Answer, Comparison
+
+_CELLS = ("centred", "ridge", "whitened")
+_ENV = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Find the w whose phi . w comes nearest to a reward; no weight changes."""
+    """Find the w for which phi . w is closest to a reward; no weight changes."""
 
     run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
     """Directory of a pre-trained run."""
     reward: str
-    """env (its own), FILE.npz, "angle < 0.1"; on the grid boxes:SEED, goal:ROW,COL, FILE.npy, FILE.csv."""
+    """env (the environment's own), FILE.npz, "angle < 0.1"; on the grid also boxes:SEED, goal:ROW,COL,
+    FILE.npy, FILE.csv."""
     method: str = "best"
-    """Whose w becomes the task: least squares, ridge, centred, centred ridge, whitened, random search,
-    smoothed search (of whole episodes; both with `env`), or best."""
+    """Which w becomes the task: least squares, ridge, centred, centred ridge, whitened, random search,
+    smoothed search (searches need `env`), or best."""
     evaluate: bool = False
-    """Play episodes with every method's w, and say what they scored."""
+    """With `env`: play episodes with the w of every method."""
     trials: int | None = None
-    """With --evaluate: episodes for each method; by default 30, the paper's."""
+    """With --evaluate: episodes of each method; by default 30, as in the paper."""
     name: str | None = None
     """Name of the task in the run; by default made from the reward."""
     out: str | None = None
-    """Write the task here instead of into the run."""
+    """Write the task to this file instead of into the run."""
     centred: bool | None = None
-    """Take the means out of phi and reward first; by default as the run was configured."""
+    """Grid: subtract the means of phi and of the reward; by default as the run was configured."""
     ridge: float | None = None
-    """Ridge penalty, relative to phi's second moments; by default as the run was configured."""
+    """Grid: ridge penalty, relative to phi's second moments; by default as the run was configured."""
     whitened: bool | None = None
-    """Make phi's features uncorrelated and alike in size first; by default as the run was configured."""
+    """Grid: decorrelate and scale the features first; by default as the run was configured."""
     clip_rewards: bool | None = None
     """With `env`: fit rewards clipped to [-1, 1]; by default as the run was configured."""
     episodes: int | None = None
-    """With `env`: episodes with rewards at most; by default 50, the paper's."""
+    """With `env`: largest number of episodes with rewards; by default 50, as in the paper."""
     steps: int | None = None
-    """With `env`: steps with rewards, to within the ten games that play at once; by default 100,000."""
+    """With `env`: largest number of steps with rewards, counted in ten games at once; by default 100,000."""
     seed: int | None = None
-    """With `env`: decides the episodes' beginnings and all random draws; by default 0."""
+    """With `env`: random seed; by default 0."""
     device: str = "auto"
-    """Where the networks live."""
+    """Device of the networks."""
     json: bool = False
     """Print the task as one JSON object."""
 
 
 def run(args: list[str]) -> int:
-    """Infer, save, and say how far to trust it."""
+    """Infer the task, save it, and say how well it explains the reward."""
     chosen = options.parse(Options, args, "infer")
+    options.check_range(chosen, ("trials", "episodes", "steps"), 1)
+    options.check_range(chosen, ("seed",), 0)
     from visr import api
     from visr.inference import dataset
 
     loaded = api.load(chosen.run, device=chosen.device)
     if loaded.world is None or dataset.is_general(chosen.reward):
-        return _by_comparison(loaded, chosen)
-    options.refuse(
-        chosen,
-        ("method",),
-        "is for rewards of steps; for one of cells there are --centred, --ridge and --whitened",
-    )
-    options.refuse(
-        chosen, _GENERAL, "belongs to --reward env and other rewards of steps, not of cells"
-    )
-    fields = {"centred": chosen.centred, "ridge": chosen.ridge, "whitened": chosen.whitened}
-    task = loaded.infer(chosen.reward, **{k: v for k, v in fields.items() if v is not None})
-    path = _save(loaded, task, chosen)
-    if chosen.json:
-        output.emit({**task.to_dict(), "file": str(path)})
+        _infer_from_steps(loaded, chosen)
     else:
-        _show(loaded, task, path)
-    return 0
-
-
-_GENERAL = ("clip_rewards", "episodes", "steps", "seed", "evaluate", "trials")
-
-
-def _by_comparison(loaded: Run, chosen: Options) -> int:
-    options.refuse(
-        chosen,
-        ("centred", "ridge", "whitened"),
-        "is for rewards of cells; elsewhere --method names a method",
-    )
-    if chosen.reward != "env":
-        options.refuse(chosen, _GENERAL[:-1], "belongs to --reward env")
-    task, compared, played = infer_compare.infer(loaded, chosen)
-    path = _save(loaded, task, chosen)
-    if chosen.json:
-        details = infer_compare.to_dict(compared, played)
-        output.emit({**task.to_dict(), **details, "file": str(path)})
-    else:
-        infer_compare.show(loaded, task, compared, played, path)
+        _infer_from_cells(loaded, chosen)
     return 0
 
 
@@ -110,7 +86,28 @@ def _save(loaded: Run, task: Task, chosen: Options) -> Path:
     return task_store.keep(task, path)
 
 
-def _show(loaded: Run, task: Task, path: Path) -> None:
+def _next(loaded: Run, path: Path) -> str:
+    name = path.stem if path == loaded.directory.task(path.stem) else path
+    return f"Next: visr evaluate {loaded.address} {name}"
+
+
+# -------------------------------------------------------------- a reward of the grid's cells
+
+
+def _infer_from_cells(loaded: Run, chosen: Options) -> None:
+    options.refuse(
+        chosen,
+        ("method",),
+        "is for rewards of steps; rewards of cells take --centred, --ridge and --whitened",
+    )
+    options.refuse(
+        chosen,
+        (*_ENV, "trials"),
+        "belongs to --reward env and other rewards of steps, not of cells",
+    )
+    fields = {name: value for name in _CELLS if (value := getattr(chosen, name)) is not None}
+    task = loaded.infer(chosen.reward, **fields)
+    path = _save(loaded, task, chosen)
     rows = [
         ("method", task.method),
         ("R^2", f"{task.r_squared:.3f}"),
@@ -121,13 +118,13 @@ def _show(loaded: Run, task: Task, path: Path) -> None:
         ("standard error", _numbers(task.standard_error)),
         ("task", str(path)),
     ]
-    output.table(f"task: {task.name}", rows)
-    output.say(verdict(task))
-    output.say(infer_compare.next_step(loaded, path))
+    result = {**task.to_dict(), "file": str(path)}
+    remarks = [verdict(task), _next(loaded, path)]
+    output.show(result, chosen.json, f"task: {task.name}", rows, remarks=remarks)
 
 
 def verdict(task: Task) -> str:
-    """How much of the reward the features carry, in words; what the policy is worth, evaluation says."""
+    """How much of the reward the features express; `visr evaluate` measures the policy."""
     if not np.isfinite(task.standard_error).all():
         return "There are too few states for so many features to say how good this fit is."
     if task.r_squared >= 0.8:
@@ -145,3 +142,128 @@ def verdict(task: Task) -> str:
 def _numbers(x: np.ndarray, most: int = 8) -> str:
     shown = " ".join(f"{v:+.3f}" for v in x[:most])
     return shown if len(x) <= most else f"{shown} ... ({len(x)} in all)"
+
+
+# ------------------------------------------------------------------- a reward of single steps
+
+
+def _infer_from_steps(loaded: Run, chosen: Options) -> None:
+    """Every method on the same steps."""
+    options.refuse(chosen, _CELLS, "is for rewards of cells; elsewhere --method names a method")
+    if chosen.reward != "env":
+        options.refuse(chosen, _ENV, "belongs to --reward env")
+    if chosen.trials is not None and not chosen.evaluate:
+        raise UserError(
+            f"trials = {chosen.trials} is the number of episodes to play; add --evaluate."
+        )
+    note = (lambda text: None) if chosen.json else output.say
+    fields: dict[str, Any] = {
+        "num_episodes": chosen.episodes,
+        "num_steps": chosen.steps,
+        "seed": chosen.seed,
+        "clip_rewards": chosen.clip_rewards,
+    }
+    if chosen.reward == "env":
+        loaded.require_rewards()
+        note("collecting the environment's rewards ...")
+    compared = loaded.compare(
+        chosen.reward, **{name: value for name, value in fields.items() if value is not None}
+    )
+    task = loaded.task_of(compared, chosen.method, chosen.reward)
+    played: dict[str, Scores] = {}
+    trials: dict[str, Any] = {} if chosen.trials is None else {"num_episodes": chosen.trials}
+    for name in compared.answers if chosen.evaluate else ():
+        played[name] = loaded.try_task(loaded.task_of(compared, name, name), **trials)
+        note(f"{name}: {played[name].mean:,.2f}")
+    path = _save(loaded, task, chosen)
+    methods = {name: _method(a, played.get(name)) for name, a in compared.answers.items()}
+    header, rows = _table(methods, compared.best)
+    output.show(
+        {
+            **task.to_dict(),
+            "best": compared.best,
+            "methods": methods,
+            "num_episodes": compared.num_episodes,
+            "words": compared.words,
+            "file": str(path),
+        },
+        chosen.json,
+        _title(loaded, task, compared),
+        rows,
+        header,
+        path=path,
+        remarks=[*compared.words, _next(loaded, path)],
+    )
+
+
+def _title(loaded: Run, task: Task, compared: Comparison) -> str:
+    return (
+        f"{loaded.config.env}, reward {task.name}: {compared.num_steps:,} steps of "
+        f"{compared.num_episodes:,} episodes, {compared.num_rewarded:,} with a reward; * is best"
+    )
+
+
+def _method(answer: Answer, scores: Scores | None) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "method": answer.method,
+        "w": answer.w.tolist(),
+        "r_squared": answer.r_squared,
+        "condition_number": answer.condition_number,
+        "expected_return": answer.expected_return,
+        "interval": answer.interval.tolist(),
+        "steadiness": answer.steadiness,
+    }
+    if scores is not None:
+        content |= {"mean_return": scores.mean, "interval_of_mean": list(interval(scores))}
+        content["scores"] = scores.scores
+    return content
+
+
+def interval(scores: Scores) -> tuple[float, float]:
+    """The middle 95 % of the mean over resampled episodes."""
+    random, values = np.random.default_rng(0), np.asarray(scores.scores)
+    means = values[random.integers(len(values), size=(2_000, len(values)))].mean(axis=1)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _table(
+    methods: dict[str, dict[str, Any]], best: str
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """One row for each method; columns that no method has are left out."""
+    table = [
+        {
+            "method": f"{one['method']} *" if name == best else one["method"],
+            "mean return (95 %)": _mean(one),
+            "expected return": _decimals(one["expected_return"], 2),
+            "R^2 held out": _decimals(one["r_squared"], 3),
+            "condition": _condition(one["condition_number"]),
+            "bootstrap cosine": _decimals(one["steadiness"], 2),
+            "w": _with_errors(one["w"], one["interval"]),
+        }
+        for name, one in methods.items()
+    ]
+    header = tuple(name for name in table[0] if any(row[name] for row in table))
+    return header, [tuple(row[name] for name in header) for row in table]
+
+
+def _mean(one: dict[str, Any]) -> str:
+    if "mean_return" not in one:
+        return ""
+    low, high = one["interval_of_mean"]
+    return f"{one['mean_return']:,.2f} ({low:,.2f} to {high:,.2f})"
+
+
+def _decimals(value: float | None, number: int) -> str:
+    return "" if value is None else f"{value:,.{number}f}"
+
+
+def _condition(value: float) -> str:
+    return "-" if math.isinf(value) else f"{value:.3g}"
+
+
+def _with_errors(w: list[float], interval: list[list[float]], most: int = 5) -> str:
+    """The first few numbers of w, each with half the width of its interval."""
+    bounds = zip(w[:most], *interval, strict=False)
+    shown = " ".join(f"{x:+.2f}±{(high - low) / 2:.2f}" for x, low, high in bounds)
+    return shown if len(w) <= most else f"{shown} ..."
