@@ -38,8 +38,8 @@ def verdict(phase: TwoPhase) -> str:
     if random is None or not inferred:
         missing = "random policy" if random is None else "inferred task"
         return f"No {missing} was played, so there is no comparison."
-    told = "; ".join(str(_difference(condition, random)) for condition in inferred)
-    return f"Compared with the random policy, {told}."
+    compared = "; ".join(str(_difference(condition, random)) for condition in inferred)
+    return f"Compared with the random policy, {compared}."
 
 
 def _difference(condition: Condition, random: Condition) -> Difference:

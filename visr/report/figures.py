@@ -86,7 +86,7 @@ def _optimal(run: RunData) -> Picture:
 def _snapshot(run: RunData, snapshot: GridSnapshot) -> dict[str, Picture]:
     d, shown = snapshot.phi.shape[1], min(snapshot.phi.shape[1], maps.MOST_FEATURES)
     first = f"The first {shown} of {d} dimensions" if shown < d else f"All {d} dimensions"
-    origin = "The agent observes only the number of its cell, so smooth maps were learnt."
+    origin = "The agent observes only the number of its cell, so any smoothness was learnt."
     if run.config.agent.features == "random":
         origin = "They are as initialised: this run does not train φ."
     count = len(snapshot.rewards)
