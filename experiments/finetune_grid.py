@@ -23,7 +23,7 @@ import visr
 from visr.config import FinetuneConfig
 from visr.evaluation import grid_benchmark
 from visr.finetuning import run as finetuning
-from visr.finetuning.q_learner import FineTuner
+from visr.finetuning.trainer import FineTuner
 from visr.storage.tables import append_rows
 
 RELABELLING = {"learning_rate": 1e-3, "sweep_steps": 2_000, "free_updates": 3_000}
@@ -38,9 +38,9 @@ def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[
     saved = task.w[None]
     tuner = FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent)
     for at in [at for at in AT if at <= settings.num_steps]:
-        while tuner.num_steps < at or tuner.doing:
+        while tuner.num_steps < at or tuner.note:
             tuner.round()
-        yield at, finetuning.worth(tuner.agent, run.config, task).fraction_of_optimal
+        yield at, finetuning.evaluate(tuner.agent, run.config, task).fraction_of_optimal
         tuner.agent.psi.requires_grad_(True)
 
 

@@ -12,7 +12,7 @@ import torch
 
 import visr
 from visr.finetuning import run as finetuning
-from visr.finetuning.q_learner import FineTuner
+from visr.finetuning.trainer import FineTuner
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint

@@ -126,7 +126,7 @@ def test_a_lost_piece_of_replay_is_not_passed_over(
         (run.replay / lost).unlink()
     else:
         shutil.rmtree(run.replay)
-    assert "does not hold what was met before step 640" in sentence(run.path, capsys)
+    assert "does not hold all steps before step 640" in sentence(run.path, capsys)
 
 
 def test_what_is_whole_still_goes_on(whole: Path, tmp_path: Path):

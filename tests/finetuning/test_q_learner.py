@@ -24,9 +24,14 @@ from visr.commands import finetune as command
 from visr.config import FinetuneConfig
 from visr.errors import UserError
 from visr.finetuning import run as finetuning
-from visr.finetuning.q_learner import FineTuner
+from visr.finetuning.trainer import FineTuner
 from visr.storage.files import write_json
-from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
+from visr.storage.records.finetuning import (
+    EpisodeScore,
+    ExactScore,
+    FinetunePlan,
+    FinetuneResult,
+)
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
@@ -58,7 +63,7 @@ def test_the_first_values_are_psi_read_out_at_w(pretrained: visr.Run, task: Task
     fine = tuner(pretrained, task)
     unroll = fine._act()
     with torch.no_grad():
-        q = fine._values(fine.agent.psi, unroll).squeeze(-1)
+        q = fine.learner.values(fine.agent.psi, unroll).squeeze(-1)
     psi = pretrained.successor_features(unroll.observation.numpy(), task.w)
     np.testing.assert_allclose(q.numpy(), psi @ task.w, atol=1e-5)
 
@@ -145,10 +150,10 @@ def test_rewards_are_taken_in_the_unit_of_phi_along_w(pretrained: visr.Run, task
     fine = tuner(pretrained, exact)
     for _ in range(5):
         fine.replay.add(fine._act())
-    fine._take_unit()
-    assert fine._unit == pytest.approx(3, rel=1e-3)
+    fine.learner.estimate_unit(fine.replay.all())
+    assert fine.learner.unit == pytest.approx(3, rel=1e-3)
     expected = 2 / 3 / (1 - pretrained.config.agent.gamma)
-    assert fine._offset.item() == pytest.approx(expected, rel=1e-2)
+    assert fine.learner.offset.item() == pytest.approx(expected, rel=1e-2)
 
 
 def test_a_stopped_fine_tuning_ends_as_one_never_stopped(
@@ -190,14 +195,14 @@ def test_a_stop_on_the_command_line_says_how_to_go_on(
 def test_a_stop_while_the_run_is_made_leaves_a_whole_one(
     pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    writes = finetuning.Plan.save
+    writes = FinetunePlan.save
 
-    def ask(self: finetuning.Plan, run: RunDir) -> None:
+    def ask(self: FinetunePlan, run: RunDir) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         writes(self, run)
 
     with monkeypatch.context() as patch:
-        patch.setattr(finetuning.Plan, "save", ask)
+        patch.setattr(FinetunePlan, "save", ask)
         with pytest.raises(Stopped, match="as of step 0"):
             pretrained.finetune(task, out=tmp_path / "f", num_steps=160)
     assert json.loads(finetuning.resume(tmp_path / "f").finetuned.read_text())["num_steps"] == 160

@@ -18,11 +18,12 @@ from visr.cli import main
 from visr.commands import finetune as command
 from visr.errors import UserError
 from visr.finetuning import run as finetuning
-from visr.finetuning.q_learner import FineTuner
+from visr.finetuning.relabelling import sample_near_rewards
+from visr.finetuning.trainer import FineTuner
 from visr.storage.records.finetuning import EpisodeScore, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
-from visr.training.replay import Replay
+from visr.training.replay import ReplayBuffer
 from visr.types import Unroll
 
 FREE: dict[str, Any] = {
@@ -57,7 +58,6 @@ def test_nothing_is_kept_of_the_rewards_of_free_steps(pretrained: visr.Run, task
     assert fine.relabelled is not None
     fine.round()
     free = fine.relabelled._free.all()
-    assert free is not None
     assert free.num_steps == 1_000
     assert bool(free.reward.isnan().all())
 
@@ -66,10 +66,10 @@ def test_free_steps_are_gathered_first_and_are_no_rewarded_ones(pretrained: visr
     fine = tuner(pretrained, task)
     assert fine.relabelled is not None
     for count in range(10):
-        assert fine.doing == f"gathering: {1_000 * count:,} of 10,000 reward-free steps"
+        assert fine.note == f"gathering: {1_000 * count:,} of 10,000 reward-free steps"
         fine.round()
     assert fine.relabelled.num_steps == 10_000
-    assert (fine.num_steps, fine.doing) == (0, "")
+    assert (fine.num_steps, fine.note) == (0, "")
     fine.round()
     assert fine.num_steps == 160
 
@@ -81,7 +81,7 @@ def test_q_catches_up_on_free_steps_alone_before_it_acts(pretrained: visr.Run, t
     steps = fine.num_steps
     assert steps == FREE["sweep_steps"]
     while fine.num_updates < FREE["free_updates"]:
-        assert fine.doing.startswith("learning from them")
+        assert fine.note.startswith("learning from them")
         fine.round()
     assert fine.num_steps == steps
     fine.round()
@@ -117,12 +117,14 @@ def test_a_sweep_goes_on_until_a_reward_is_met(
     pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
 ):
     fine = tuner(pretrained, task)
-    kept = fine._rewarded
-    monkeypatch.setattr(fine, "_rewarded", lambda u: u._replace(reward=torch.zeros_like(u.reward)))
+    kept = fine._with_reward
+    monkeypatch.setattr(
+        fine, "_with_reward", lambda u: u._replace(reward=torch.zeros_like(u.reward))
+    )
     while fine.num_steps < 4_000:
         fine.round()
     assert fine.num_updates == 0
-    monkeypatch.setattr(fine, "_rewarded", kept)
+    monkeypatch.setattr(fine, "_with_reward", kept)
     for _ in range(2):
         fine.round()
     assert fine.num_updates > 0
@@ -132,18 +134,18 @@ def test_draws_that_prefer_rewards_are_weighted_back():
     # 1 of 10 unrolls holds a reward: half of all draws, and a few of the rest, are that one.
     unroll = _unrolls(10)
     unroll.reward[3, 7] = 1.0
-    replay = Replay(10)
-    replay.restore(unroll)
-    batch, weight = replay.sample_notable(20_000, torch.Generator().manual_seed(0))
+    replay = ReplayBuffer(10, unroll)
+    replay.add(unroll)
+    batch, weight = sample_near_rewards(replay, 20_000, torch.Generator().manual_seed(0))
     rewarded = batch.reward.any(dim=0)
     assert float(rewarded.float().mean()) == pytest.approx(0.55, abs=0.02)
     assert float((weight * rewarded).sum() / weight.sum()) == pytest.approx(0.1, abs=0.01)
 
 
 def test_draws_without_any_reward_are_even():
-    replay = Replay(10)
-    replay.restore(_unrolls(10))
-    _, weight = replay.sample_notable(6, torch.Generator())
+    replay = ReplayBuffer(10, _unrolls(1))
+    replay.add(_unrolls(10))
+    _, weight = sample_near_rewards(replay, 6, torch.Generator())
     assert weight.tolist() == [1.0] * 6
 
 
@@ -170,7 +172,7 @@ def test_one_that_is_asked_to_stop_while_it_catches_up_keeps_what_it_has_learnt(
 def test_what_cannot_be_learnt_from_is_refused_before_anything_is_played(
     pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(finetuning, "worth", lambda *_: pytest.fail("played"))
+    monkeypatch.setattr(finetuning, "evaluate", lambda *_: pytest.fail("played"))
     with pytest.raises(UserError, match="sweep_steps = 9"):
         pretrained.finetune(task, out=tmp_path / "f", num_steps=8, sweep_steps=9, free_steps=9)
 
@@ -243,15 +245,15 @@ def test_a_psi_with_memory_is_refused(tmp_path: Path, tiny: Any):
 @pytest.mark.parametrize(
     ("name", "value", "complaint"),
     [
-        ("numbers", torch.zeros(3).double(), "its account of rewards is none"),
+        ("numbers", torch.zeros(3).double(), "its statistics of rewards are damaged"),
         (
             "numbers",
             torch.tensor([0.0, 1.0, -1.0, 0.0, 0.0, 0.0]),
-            "its account of rewards is none",
+            "its statistics of rewards are damaged",
         ),
-        ("lessons", torch.tensor(-5), "its lessons are -5"),
-        ("lessons", torch.tensor(5), "its lessons are 5"),  # without any reward
-        ("digest", torch.zeros(3, dtype=torch.uint8), "its digest of reward-free steps is none"),
+        ("lessons", torch.tensor(-5), "its model has had -5 updates"),
+        ("lessons", torch.tensor(5), "its model has had 5 updates"),  # without any reward
+        ("digest", torch.zeros(3, dtype=torch.uint8), "its digest of reward-free steps is damaged"),
         ("psi.readout.bias", torch.tensor([torch.nan]), "is not finite"),
     ],
 )
@@ -305,21 +307,21 @@ def test_rewards_of_steps_that_only_reset_were_never_met(
     assert fine.relabelled is not None
     unroll = fine._act()
     everywhere = torch.ones_like(unroll.reward)
-    fine.relabelled.judge(unroll._replace(reward=everywhere, is_reset=everywhere.bool()))
-    assert not fine.relabelled.has_met_rewards
+    fine.relabelled.observe_rewards(unroll._replace(reward=everywhere, is_reset=everywhere.bool()))
+    assert not fine.relabelled.has_seen_rewards
 
 
 def test_other_free_steps_than_before_the_stop_are_refused(pretrained: visr.Run, task: Task):
     fine, other = tuner(pretrained, task), tuner(pretrained, task)
     assert fine.relabelled is not None
     assert other.relabelled is not None
-    while fine.doing:
+    while fine.note:
         fine.round()
     tensors = fine.relabelled.state()
     other.relabelled.load_state({**tensors, "digest": tensors["digest"].flip(0)})
     for _ in range(9):
         other.round()
-    with pytest.raises(UserError, match="came out otherwise than before the stop"):
+    with pytest.raises(UserError, match="differ from those before the stop"):
         other.round()
 
 
@@ -327,11 +329,11 @@ def test_other_free_steps_than_before_the_stop_are_refused(pretrained: visr.Run,
 def test_any_number_of_draws_is_weighted_back(count: int):
     unroll = _unrolls(10)
     unroll.reward[3, 7] = 1.0
-    replay, random = Replay(10), torch.Generator().manual_seed(0)
-    replay.restore(unroll)
+    replay, rng = ReplayBuffer(10, unroll), torch.Generator().manual_seed(0)
+    replay.add(unroll)
     mean = 0.0
     for _ in range(2_000):
-        batch, weight = replay.sample_notable(count, random)
+        batch, weight = sample_near_rewards(replay, count, rng)
         mean += float((weight * batch.reward.any(dim=0)).mean()) / 2_000
     assert mean == pytest.approx(0.1, abs=0.02)
 

@@ -127,6 +127,26 @@ def play(
     return stage.episodes
 
 
+class EpisodeReturns:
+    """Returns of N environments, summed from raw rewards."""
+
+    def __init__(self, num_envs: int, dtype: torch.dtype = torch.float32) -> None:
+        self.running = torch.zeros(num_envs, dtype=dtype)
+        """[N], of the episodes that have not ended."""
+
+    def add(self, reward: Tensor, is_reset: Tensor) -> list[float]:
+        """Add T steps, [T, N] each; the returns of the episodes that ended before a step that only resets."""
+        finished: list[float] = []
+        for rewards, resets in zip(reward, is_reset, strict=True):
+            finished += self.running[resets].tolist()
+            self.running = torch.where(resets, 0.0, self.running + rewards)
+        return finished
+
+    def clear(self) -> None:
+        """Start all returns at 0."""
+        self.running = torch.zeros_like(self.running)
+
+
 def whole(episodes: list[Episode]) -> list[Episode]:
     """Those whose score is of a whole episode; where none is, all of them are as good as one another."""
     return [episode for episode in episodes if episode.is_finished] or episodes

@@ -1,10 +1,11 @@
-"""Reward-free steps to learn from, worth what a model says that rewarded steps have taught."""
+"""Reward-free steps for fine-tuning, labelled by a reward model that rewarded steps train."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,32 +19,29 @@ from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.networks.reward_model import RewardModel
-from visr.networks.successor import SuccessorFeatures
-from visr.ops.r_squared import Fit
 from visr.ops.rng import derived
 from visr.training.actor import Actor
 from visr.training.learner import load_moments, moments, within
-from visr.training.replay import Replay
-from visr.types import EnvSpec, Unroll
+from visr.training.replay import ReplayBuffer
+from visr.types import Unroll
 
-_FREE, _EPSILONS, _MODEL = 5, 6, 7
-"""What seeds are derived for."""
+_ACTOR_SEED, _EPSILON_SEED, _MODEL_SEED = 5, 6, 7
 _NUM_ENVS = 50
 _LEARNING_RATE = 1e-3
 _BATCH = 8
-"""Unrolls per update of the model, half of them with a reward in them."""
-_FIRST_LESSONS, _LESSONS = 600, 2
-"""Updates of the model when it is first asked, and per round afterwards."""
-_MOST_BYTES, _PER_UNROLL, _PER_STEP = 8 * 2**30, 4_000, 16
-"""Of memory for free steps: in all; an unroll's and a step's share besides the observations, as measured."""
-_NOTHING = 0.1
-"""Of the least reward met: what is foreseen below it is none, as small errors of many steps add up."""
+"""Unrolls per update of the model; half of them contain a reward."""
+_FIRST_UPDATES, _UPDATES_PER_ROUND = 600, 2
+"""Updates of the model before its first use, and per round afterwards."""
+_MAX_BYTES, _BYTES_PER_UNROLL, _BYTES_PER_STEP = 8 * 2**30, 4_000, 16
+"""Memory for free steps: the limit, and the measured use of an unroll and of a step besides observations."""
+_NEGLIGIBLE = 0.1
+"""Predictions below this share of the smallest reward seen become 0: small errors of many steps add up."""
 
 
-class Relabelled:
-    """Steps of the pre-trained agent under tasks of its own, rewarded by a model of r(s, a, s').
+class RelabelledSteps:
+    """Steps of the pre-trained agent for random tasks, with rewards predicted by a model of r(s, a, s').
 
-    They are gathered anew when a fine-tuning is resumed: the agent, the seed and the world decide them.
+    A resumed fine-tuning collects the same steps again: agent, seed and environment determine them.
     """
 
     def __init__(
@@ -59,161 +57,212 @@ class Relabelled:
             config, unroll_length=settings.unroll_length, gpi=False, task_steps=0
         )
         env = envs.make_vec(config, _NUM_ENVS)
-        self._actor = Actor(acting, env, agent, derived(seed, _FREE))
-        self._epsilons = torch.Generator().manual_seed(derived(seed, _EPSILONS))
-        self._free = Replay(_rounds(settings) * _NUM_ENVS)
+        self._actor = Actor(acting, env, agent, derived(seed, _ACTOR_SEED))
+        self._epsilon_rng = torch.Generator().manual_seed(derived(seed, _EPSILON_SEED))
+        example = self._actor.empty_unroll(torch.zeros(agent.task_size))
+        self._free = ReplayBuffer(_num_rounds(settings) * _NUM_ENVS, example)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derived(seed, _MODEL))
+            torch.manual_seed(derived(seed, _MODEL_SEED))
             self._model = RewardModel(agent.spec).to(self._device)
         self._optimiser = Adam(self._model.parameters(), lr=_LEARNING_RATE, fused=True)
-        self._lessons, self._fit = 0, Fit()
-        self._least = self._largest = 0.0
-        """Of the rewards met that were not 0: sizes."""
-        self._digest, self._expected = hashlib.sha256(), None
-        """Of what was gathered, and what it was before a stop."""
+        self._model_updates, self._fit = 0, RunningRSquared()
+        self._smallest = self._largest = 0.0
+        """Absolute values of the non-zero rewards seen so far."""
+        self._digest, self._expected_digest = hashlib.sha256(), None
+        """Of the steps collected, and of those collected before the run was stopped."""
 
     @property
-    def has_met_rewards(self) -> bool:
-        """Whether there is anything to teach the model."""
+    def has_seen_rewards(self) -> bool:
+        """Whether there is a reward to train the model on."""
         return self._largest > 0
 
     @property
     def num_steps(self) -> int:
-        """Reward-free steps that are there to learn from."""
+        """Reward-free steps collected so far."""
         return len(self._free) * self._settings.unroll_length
 
     @property
     def total_steps(self) -> int:
-        """Reward-free steps in all: whole unrolls of all environments."""
-        return _rounds(self._settings) * _NUM_ENVS * self._settings.unroll_length
+        """Reward-free steps to collect: whole unrolls of all environments."""
+        return _num_rounds(self._settings) * _NUM_ENVS * self._settings.unroll_length
 
     @property
-    def is_gathered(self) -> bool:
-        """Whether all of them are there."""
+    def is_collected(self) -> bool:
+        """Whether all of them have been collected."""
         return self.num_steps >= self.total_steps
 
-    def gather(self) -> None:
-        """One unroll more of every environment; whatever reward the world gave is struck out."""
-        unroll = self._actor.collect(epsilon=self.epsilon(self._epsilons))
-        for seen in (unroll.observation, unroll.action):
-            self._digest.update(seen.numpy().data)
-        self._free.restore(unroll._replace(reward=torch.full_like(unroll.reward, torch.nan)))
-        if self.is_gathered:
+    def collect(self) -> None:
+        """Collect one unroll of every environment, without its rewards."""
+        unroll = self._actor.collect(epsilon=self.epsilon(self._epsilon_rng))
+        for field in (unroll.observation, unroll.action):
+            self._digest.update(field.numpy().data)
+        self._free.add(unroll._replace(reward=torch.full_like(unroll.reward, torch.nan)))
+        if self.is_collected:
             self._actor.env.close()
             self._refuse_other_steps()
 
     def _refuse_other_steps(self) -> None:
-        """After a stop: what was gathered again must be what was learnt from."""
-        if self._expected is not None and self._expected != self._digest.digest():
+        """After a stop, the steps collected again must equal those that Q has learned from."""
+        expected = self._expected_digest
+        if expected is not None and expected != self._digest.digest():
             raise UserError(
-                "The reward-free steps came out otherwise than before the stop, as they may on another "
-                "machine or device; go on where it began, or fine-tune again."
+                "The reward-free steps differ from those before the stop, as they may on another machine "
+                "or device; resume where the fine-tuning began, or fine-tune again."
             )
 
-    def epsilon(self, random: torch.Generator) -> float:
-        """A share of random actions, new for every unroll: states and actions that no task would meet."""
+    def epsilon(self, rng: torch.Generator) -> float:
+        """A new probability of random actions per unroll, so that the steps cover more states and actions."""
         least, most = self._settings.epsilon, self._settings.free_epsilon
-        return least + (max(most, least) - least) * float(torch.rand((), generator=random))
+        return least + (max(most, least) - least) * float(torch.rand((), generator=rng))
 
-    def sample(self, count: int, random: torch.Generator) -> Unroll:
-        """Unrolls drawn evenly, with the rewards that the model foresees."""
-        unroll = self._free.sample(count, random)
+    def sample(self, count: int, rng: torch.Generator) -> Unroll:
+        """Unrolls drawn uniformly, with predicted rewards."""
+        unroll = self._free.sample(count, rng)
         with torch.no_grad():
-            return unroll._replace(reward=self._label(unroll))
+            return unroll._replace(reward=self._predicted(unroll))
 
-    def _label(self, unroll: Unroll) -> Tensor:
-        """What the model foresees, at most the largest reward met; far below the least it is nothing."""
-        foreseen = self._foreseen(unroll.to(self._device)).cpu()
-        foreseen = functional.hardshrink(foreseen, _NOTHING * self._least)
-        return foreseen.clamp(-self._largest, self._largest)
+    def _predicted(self, unroll: Unroll) -> Tensor:
+        """The model's rewards, at most as large as any reward seen, and 0 where they are negligible."""
+        reward = self._raw_prediction(unroll.to(self._device)).cpu()
+        reward = functional.hardshrink(reward, _NEGLIGIBLE * self._smallest)
+        return reward.clamp(-self._largest, self._largest)
 
-    def teach(self, rewarded: Replay, random: torch.Generator) -> None:
-        """Some gradient steps on the squared error, on steps of which half are near a reward."""
-        num_lessons = _LESSONS if self._lessons else _FIRST_LESSONS
-        for _ in range(num_lessons):
-            unroll, weight = rewarded.sample_notable(_BATCH, random)
+    def _raw_prediction(self, unroll: Unroll) -> Tensor:
+        return self._model(unroll.observation[:-1], unroll.action, unroll.observation[1:])
+
+    def train_model(self, rewarded: ReplayBuffer[Unroll], rng: torch.Generator) -> None:
+        """Some gradient steps on the squared error of rewarded unrolls."""
+        count = _UPDATES_PER_ROUND if self._model_updates else _FIRST_UPDATES
+        for _ in range(count):
+            unroll, weight = sample_near_rewards(rewarded, _BATCH, rng)
             steps = unroll.to(self._device)
-            error = (self._foreseen(steps) - self._clip(steps.reward)).square().cpu()
-            happened = (~unroll.is_reset) * weight
-            loss = (error * happened).sum() / happened.sum().clamp(min=1e-6)
+            error = (self._raw_prediction(steps) - self._clip(steps.reward)).square().cpu()
+            weight = (~unroll.is_reset) * weight
+            loss = (error * weight).sum() / weight.sum().clamp(min=1e-6)
             self._optimiser.zero_grad()
             loss.backward()
             self._optimiser.step()
-        self._lessons += num_lessons
+        self._model_updates += count
 
     @torch.no_grad()
-    def judge(self, unroll: Unroll) -> None:
-        """Take note of new rewards, and of how well they were foreseen before they are learnt from."""
+    def observe_rewards(self, unroll: Unroll) -> None:
+        """Update the range of rewards, and the R^2 of predictions made before the model sees them."""
         happened = ~unroll.is_reset
         reward = self._clip(unroll.reward)[happened].double()
         sizes = reward.abs()[reward != 0]
         if len(sizes):
             self._largest = max(self._largest, float(sizes.max()))
-            self._least = min(self._least or math.inf, float(sizes.min()))
-        if self._lessons and len(reward):
-            self._fit.note(reward, self._label(unroll)[happened].double())
+            self._smallest = min(self._smallest or math.inf, float(sizes.min()))
+        if self._model_updates and len(reward):
+            self._fit.add(reward, self._predicted(unroll)[happened].double())
 
     @property
     def r_squared(self) -> float | None:
-        """The share of the variance of new rewards, so far, that was foreseen; None where nothing varied."""
+        """The share of the variance of new rewards that was predicted; None if they did not vary."""
         return self._fit.r_squared
 
-    def _foreseen(self, unroll: Unroll) -> Tensor:
-        return self._model(unroll.observation[:-1], unroll.action, unroll.observation[1:])
-
     def state(self) -> dict[str, Tensor]:
-        """All but the steps, which the agent that gathered them will gather again."""
+        """All but the steps, which a resumed fine-tuning collects again."""
         tensors = {f"psi.{k}": v for k, v in self._actor.psi.state_dict().items()}
         tensors |= {f"model.{k}": v for k, v in self._model.state_dict().items()}
         tensors |= {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
-        digest = self._digest.digest() if self.is_gathered else self._expected or b""
-        numbers = [self._least, self._largest, *self._fit.sums()]
+        digest = self._digest.digest() if self.is_collected else self._expected_digest or b""
+        numbers = [self._smallest, self._largest, *self._fit.sums()]
         return tensors | {
-            "lessons": torch.tensor(self._lessons),
+            "lessons": torch.tensor(self._model_updates),
             "numbers": torch.tensor(numbers, dtype=torch.float64),
             "digest": torch.tensor(list(digest), dtype=torch.uint8),
         }
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `state`, trusting nothing."""
+        """The inverse of `state`; a ValueError if a tensor cannot be used."""
         for name, values in tensors.items():
             if not bool(values.isfinite().all()):
                 raise ValueError(f"its relabelled.{name} is not finite")
         numbers, digest = tensors["numbers"], tensors["digest"]
         if numbers.shape != (6,) or bool((numbers[[0, 1, 2, 4, 5]] < 0).any()):
-            raise ValueError("its account of rewards is none")
+            raise ValueError("its statistics of rewards are damaged")
         if digest.dtype != torch.uint8 or len(digest) not in (0, hashlib.sha256().digest_size):
-            raise ValueError("its digest of reward-free steps is none")
+            raise ValueError("its digest of reward-free steps is damaged")
         self._actor.psi.load_state_dict(within(tensors, "psi."))
         self._model.load_state_dict(within(tensors, "model."))
         load_moments(self._optimiser, within(tensors, "adam."))
-        self._least, self._largest, *sums = numbers.double().tolist()
-        self._fit = Fit(*sums)
-        self._expected = bytes(digest.tolist()) or None
-        self._lessons = int(tensors["lessons"])
-        if self._lessons < 0 or (self._lessons and not self.has_met_rewards):
-            raise ValueError(f"its lessons are {self._lessons}")
+        self._smallest, self._largest, *sums = numbers.double().tolist()
+        self._fit = RunningRSquared(*sums)
+        self._expected_digest = bytes(digest.tolist()) or None
+        self._model_updates = int(tensors["lessons"])
+        if self._model_updates < 0 or (self._model_updates and not self.has_seen_rewards):
+            raise ValueError(f"its model has had {self._model_updates} updates")
 
 
-def refuse_misfits(psi: SuccessorFeatures, spec: EnvSpec, settings: FinetuneConfig) -> None:
-    """Free steps that this agent cannot learn from, or that memory cannot hold."""
+def sample_near_rewards(
+    buffer: ReplayBuffer[Unroll], count: int, rng: torch.Generator
+) -> tuple[Unroll, Tensor]:
+    """Unrolls of which half contain a reward, and weights [count] that undo this preference."""
+    entries = buffer.select("reward", "is_reset")
+    has_reward = (entries["reward"].ne(0) & ~entries["is_reset"]).any(dim=0)
+    rewarded = has_reward.nonzero().flatten()
+    chosen = torch.randint(len(buffer), (count,), generator=rng)
+    if not len(rewarded):
+        return buffer.take(chosen), torch.ones(count)
+    half = count // 2
+    chosen[:half] = rewarded[torch.randint(len(rewarded), (half,), generator=rng)]
+    odds, share = half / count, len(rewarded) / len(buffer)
+    weight = torch.where(has_reward[chosen], 1 / (1 - odds + odds / share), 1 / (1 - odds))
+    return buffer.take(chosen), weight
+
+
+@dataclass
+class RunningRSquared:
+    """1 - sum (r - prediction)^2 / sum (r - mean)^2, from batches as they come."""
+
+    count: float = 0.0
+    mean: float = 0.0
+    spread: float = 0.0
+    """sum (r - mean)^2"""
+    errors: float = 0.0
+    """sum (r - prediction)^2"""
+
+    def add(self, r: Tensor, prediction: Tensor) -> None:
+        """Merge a batch, both [N] of float64 (Chan et al., 1979)."""
+        count, mean = len(r), float(r.mean())
+        total, shift = self.count + count, mean - self.mean
+        self.spread += float((r - mean).square().sum()) + shift**2 * self.count * count / total
+        self.mean += shift * count / total
+        self.count = total
+        self.errors += float((r - prediction).square().sum())
+
+    @property
+    def r_squared(self) -> float | None:
+        """None where r did not vary, but for rounding."""
+        if self.spread <= 1e-18 * self.count * self.mean**2:
+            return None
+        return 1 - self.errors / self.spread
+
+    def sums(self) -> list[float]:
+        """The constructor's arguments."""
+        return [self.count, self.mean, self.spread, self.errors]
+
+
+def check_free_steps(agent: Visr, settings: FinetuneConfig) -> None:
+    """Refuse free steps that this agent cannot learn from, or that memory cannot hold."""
     if not settings.free_steps:
         return
-    if psi.memory_size:
+    if agent.psi.memory_size:
         raise UserError(
             f"free_steps = {settings.free_steps:,} is for a psi without memory; fine-tune with 0, or "
             "pre-train with --core none."
         )
-    space, length = spec.observation_space, settings.unroll_length
-    seen = float(np.prod(space.shape or ())) * np.dtype(space.dtype).itemsize
-    one = (seen * (length + 1) + _PER_UNROLL) / length + _PER_STEP
-    if one * settings.free_steps > _MOST_BYTES:
+    space, length = agent.spec.observation_space, settings.unroll_length
+    observation = float(np.prod(space.shape or ())) * np.dtype(space.dtype).itemsize
+    one = (observation * (length + 1) + _BYTES_PER_UNROLL) / length + _BYTES_PER_STEP
+    if one * settings.free_steps > _MAX_BYTES:
         raise UserError(
             f"free_steps = {settings.free_steps:,} would take {one * settings.free_steps / 2**30:,.0f} GiB "
-            f"of memory; give at most {int(_MOST_BYTES / one):,}."
+            f"of memory; give at most {int(_MAX_BYTES / one):,}."
         )
 
 
-def _rounds(settings: FinetuneConfig) -> int:
-    """Unrolls per environment that hold all of the free steps."""
+def _num_rounds(settings: FinetuneConfig) -> int:
+    """Unrolls per environment that hold all free steps."""
     return -(-settings.free_steps // (_NUM_ENVS * settings.unroll_length))

@@ -1,35 +1,74 @@
-"""The rewarded phase that changes weights: drives a `FineTuner`, and writes a run of its own."""
+"""Fine-tuning from start to end: a run of its own that records the score before and after."""
 
 from __future__ import annotations
 
 import copy
 import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import SupportsFloat
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
 from visr.agents import registry
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
+from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
-from visr.finetuning.driving import Reports, reports_in, restore_replay, rounds, save, stopped_at
-from visr.finetuning.evaluation import result, worth
-from visr.finetuning.plan import TASK, Plan, is_alike, require_reward
-from visr.finetuning.q_learner import FineTuner
-from visr.finetuning.relabelling import refuse_misfits
-from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
+from visr.evaluation import grid_benchmark, two_phase
+from visr.finetuning.relabelling import check_free_steps
+from visr.finetuning.trainer import FineTuner
+from visr.storage.records.finetuning import (
+    REMEDY,
+    EpisodeScore,
+    ExactScore,
+    FinetunePlan,
+    FinetuneResult,
+)
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
-from visr.storage.tables import truncate_after
-from visr.training import checkpoint, devices
+from visr.storage.tables import append_rows
+from visr.training import devices, driver
 from visr.training.actor_pool import spec_of
+from visr.training.driver import Every, Hooks
+from visr.training.learner import within
 from visr.training.loop import new_agent
-from visr.training.progress import Observer, stop_requests
+from visr.training.progress import Observer, Status, stop_requests
 
-__all__ = ["TASK", "initial_agent", "refuse_other", "resume", "start", "worth"]
+TASK = "task"
+"""The name of the task within a fine-tuned run."""
+_LOG_EVERY = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """All that decides a fine-tuning; finetune.json and tasks/task.json hold it."""
+
+    config: RunConfig
+    plan: FinetunePlan
+    task: Task
+
+    def save(self, run: RunDir) -> None:
+        self.plan.save(run)
+        self.task.save(run.task(TASK))
+
+    @classmethod
+    def load(cls, run: RunDir) -> _Job:
+        plan, task = FinetunePlan.load(run), Task.load(run.task(TASK))
+        if any(len(w) != len(task.w) for w in plan.saved):
+            raise UserError(f"{run.finetune} is damaged (its saved tasks do not fit); {REMEDY}.")
+        return cls(run.config(), plan, task)
+
+    def tuner(self, agent: Visr, pretrained: Visr | None = None) -> FineTuner:
+        reward = self.task.reward if envs.exact_model(self.config) else None
+        saved, settings = np.stack(self.plan.saved), self.plan.settings
+        return FineTuner(agent, self.config, settings, self.task.w, saved, reward, pretrained)
 
 
 def start(
@@ -42,79 +81,99 @@ def start(
     observe: Observer | None = None,
 ) -> RunDir:
     """Fine-tune a copy of the agent on the task's reward into a new run directory."""
-    require_reward(config, task)
+    _require_reward(config, task)
+    check_free_steps(agent, settings)
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
-    plan = Plan(settings, task, np.stack([task.w, *others]))
-    refuse_misfits(agent.psi, agent.spec, settings)
-    config = _as_tuned(config, agent)
-    pretrained, agent = agent, initial_agent(agent, config, settings)
+    # GPI is off: the other tasks' policies are not trained. A resumed run uses the same device.
+    config = configuration.replace(config, gpi=False, device=agent.device.type)
+    job = _Job(config, FinetunePlan(settings, (task.w, *others), task.name), task)
+    copied = initial_agent(agent, config, settings)
     RunDir(path).refuse_existing()
     with RunDir(path).locked():
-        before = worth(agent, config, task)
-        tuner = _tuner(agent, config, plan, pretrained)
-        with stop_requests() as stop:  # no half of a run, whoever asks
+        before = evaluate(copied, config, task)
+        tuner = job.tuner(copied, agent)
+        with stop_requests() as stop:  # finish creating the run before stopping
             run = RunDir.create(path, config)
             try:
-                plan.save(run)
-                result(config, plan, tuner, before, None).save(run)
-                save(run, tuner)
-            except BaseException:  # a run without any checkpoint would only be in the way
+                job.save(run)
+                _result(job, tuner, before, None).save(run)
+                driver.save(run, tuner)
+            except BaseException:  # a run without a checkpoint could not be resumed
                 shutil.rmtree(run.path, ignore_errors=True)
                 raise
         if stop:
-            raise stopped_at(run, stop[0])
-        return _train(run, config, plan, tuner, before, observe)
-
-
-def _as_tuned(config: RunConfig, agent: Visr) -> RunConfig:
-    """Other tasks' policies were not trained along: none is to be consulted. It goes on where it began."""
-    return configuration.replace(config, gpi=False, device=agent.device.type)
+            raise driver.stopped(run, stop[0], _resume_command(run))
+        return _train(run, job, tuner, FinetuneRows(run, settings), before, observe)
 
 
 def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
-    """Go on from the newest checkpoint, to the same end as if never stopped."""
+    """Continue from the newest checkpoint; the result is the same as without the interruption."""
     run = RunDir.open(path)
     if not run.is_finetuned:
         raise UserError(
             f"{run.path} was not made by `visr finetune`; `visr pretrain --resume` resumes it."
         )
     with run.locked():
-        return _resume(run, observe)
+        job, before = _Job.load(run), FinetuneResult.load(run).before
+        config, settings = job.config, job.plan.settings
+        _require_reward(config, job.task)
+        spec = spec_of(envs.make_vec(config, 1))
+        agent = registry.new_visr(config.agent, spec).requires_grad_(False)
+        agent = devices.prepared(agent, config.training)
+        check_free_steps(agent, settings)
+        tuner, rows = job.tuner(agent), FinetuneRows(run, settings)
+        driver.restore(run, tuner, rows)
+        return _train(run, job, tuner, rows, before, observe)
+
+
+def _train(
+    run: RunDir,
+    job: _Job,
+    tuner: FineTuner,
+    rows: FinetuneRows,
+    before: ExactScore | EpisodeScore,
+    observe: Observer | None,
+) -> RunDir:
+    every = Every(_LOG_EVERY, job.plan.settings.checkpoint_every, row_per_checkpoint=True)
+    driver.drive(run, tuner, every, observe, Hooks(rows, _resume_command(run)))
+    after = evaluate(tuner.agent, job.config, job.task)
+    _result(job, tuner, before, after).save(run)
+    return run
+
+
+def _resume_command(run: RunDir) -> str:
+    return f"visr finetune --resume {run.path}"
 
 
 def refuse_other(path: Path, task: Task, settings: FinetuneConfig) -> None:
-    """What is there must be a fine-tuning for this task, with these settings."""
-    plan = Plan.load(RunDir.open(path))
-    if plan.settings != settings or not is_alike(plan.task.w, task.w):
+    """Refuse a directory that was fine-tuned for another task or with other settings."""
+    job = _Job.load(RunDir.open(path))
+    if job.plan.settings != settings or not _is_same(job.task.w, task.w):
         raise UserError(f"{path} was fine-tuned for another task or with other settings.")
 
 
-def _resume(run: RunDir, observe: Observer | None) -> RunDir:
-    config, plan, before = run.config(), Plan.load(run), FinetuneResult.load(run).before
-    require_reward(config, plan.task)
-    newest, tensors, counts = checkpoint.newest_intact(run)
-    spec = spec_of(envs.make_vec(config, 1))
-    agent = devices.prepared(
-        registry.new_visr(config.agent, spec).requires_grad_(False), config.training
-    )
-    refuse_misfits(agent.psi, spec, plan.settings)
-    tuner = _tuner(agent, config, plan)
-    with checkpoint.refuse_mismatch(newest):
-        if counts["num_steps"] != int(newest.stem):
-            raise ValueError("it is of another age")
-        tuner.load_state(tensors, counts)
-        reports = reports_in(tensors)
-    restore_replay(run, tuner)
-    run.rename_damaged_after(newest)
-    run.remove_old_checkpoints()
-    run.remove_old_replay(plan.settings.replay_steps)
-    truncate_after(run.metrics, tuner.num_steps)
-    checkpoint.warn_of_changed_tables(run, newest)
-    return _train(run, config, plan, tuner, before, observe, reports)
+def _is_same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
+    """Whether two w are equal but for rounding."""
+    return a.shape == b.shape and np.allclose(a, b, atol=1e-6)
+
+
+def _require_reward(config: RunConfig, task: Task) -> None:
+    """On the grid, the task itself must hold the reward of every cell."""
+    if (world := envs.exact_model(config)) is None:
+        return
+    if task.reward is None:
+        raise UserError(
+            f"The task `{task.name}` carries no reward to learn from; infer it from one of the grid's own."
+        )
+    if len(task.reward) != world.num_states:
+        raise UserError(
+            f"The task `{task.name}` has a reward over {len(task.reward)} states and this world has "
+            f"{world.num_states}; infer it with this run."
+        )
 
 
 def initial_agent(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
-    """A copy to train: as pre-trained, or with a psi that has learnt nothing."""
+    """A copy to train: as pre-trained, or from scratch with freshly initialised psi."""
     agent = copy.deepcopy(agent)
     if settings.from_scratch:
         seeded = configuration.replace(config, seed=settings.seed)
@@ -123,27 +182,83 @@ def initial_agent(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> V
     return agent
 
 
-def _tuner(agent: Visr, config: RunConfig, plan: Plan, pretrained: Visr | None = None) -> FineTuner:
-    reward = plan.task.reward if config.is_grid else None
-    return FineTuner(agent, config, plan.settings, plan.task.w, plan.saved, reward, pretrained)
+def evaluate(agent: Visr, config: RunConfig, task: Task) -> ExactScore | EpisodeScore:
+    """The score of w's own policy: exact on the grid, from 30 whole episodes elsewhere."""
+    agent = agent.requires_grad_(False)
+    if (world := envs.exact_model(config)) is not None:
+        result = grid_benchmark.evaluate(agent, world, task, dynamic_programming.GAMMA, gpi=False)
+        return ExactScore(result.fraction_of_optimal, result.value)
+    scores = two_phase.try_task(agent, config, task.name, two_phase.always(task), gpi=False)
+    error = scores.standard_error if np.isfinite(scores.standard_error) else None
+    return EpisodeScore(scores.mean, error, scores.human_normalised, tuple(scores.scores))
 
 
-def _train(
-    run: RunDir,
-    config: RunConfig,
-    plan: Plan,
+def _result(
+    job: _Job,
     tuner: FineTuner,
     before: ExactScore | EpisodeScore,
-    observe: Observer | None,
-    reports: Reports | None = None,
-) -> RunDir:
-    devices.keep_freed_memory()
-    torch.set_flush_denormal(True)
-    try:
-        with devices.threads(config.training), stop_requests() as stop:
-            rounds(run, plan.settings, tuner, observe, stop, reports or {})
-    finally:
-        torch.set_flush_denormal(False)
-    after = worth(tuner.agent, config, plan.task)
-    result(config, plan, tuner, before, after).save(run)
-    return run
+    after: ExactScore | EpisodeScore | None,
+) -> FinetuneResult:
+    """The content of finetuned.json."""
+    relabelled, settings = tuner.relabelled, job.plan.settings
+    return FinetuneResult(
+        env=job.config.env,
+        task=job.task.name,
+        from_scratch=settings.from_scratch,
+        num_steps=tuner.num_steps,
+        num_free_steps=relabelled.total_steps if relabelled and tuner.num_steps else 0,
+        reward_r_squared=relabelled.r_squared if relabelled else None,
+        num_updates=tuner.num_updates,
+        seed=settings.seed,
+        before=before,
+        after=after,
+    )
+
+
+class FinetuneRows:
+    """Rows of metrics.csv: each column is the mean over the rounds since the last row that report it."""
+
+    def __init__(self, run: RunDir, settings: FinetuneConfig) -> None:
+        self._run, self._reports, self._mean_return = run, {}, {}
+        self._columns = ["loss", "reward", "return"]
+        if settings.free_steps:
+            self._columns.append("foreseen")  # R^2 of the reward model
+
+    def add(self, metrics: Sequence[Mapping[str, SupportsFloat]]) -> None:
+        """Add the reports of some rounds."""
+        for report in metrics:
+            for name, value in report.items():
+                self._reports.setdefault(name, []).append(float(value))
+
+    def write(
+        self, num_steps: int, num_updates: int, extra_rows: Mapping[str, dict[str, float]]
+    ) -> None:
+        """Write one row."""
+        means = {name: sum(values) / len(values) for name, values in self._reports.items()}
+        row = [num_steps, *(means.get(name, "nan") for name in self._columns)]
+        append_rows(self._run.metrics, ["num_steps", *self._columns], [row])
+        self._reports, self._mean_return = {}, {"mean_return": means.get("return", 0.0)}
+
+    def status(
+        self, num_steps: int, total_steps: int, evaluation: dict[str, float], note: str
+    ) -> Status:
+        """The mean return of the last row, for a progress display."""
+        return Status(num_steps, total_steps, {}, self._mean_return, note=note)
+
+    def state(self) -> dict[str, Tensor]:
+        """The reports that are not yet in a row."""
+        reports = self._reports.items()
+        return {f"reports.{k}": torch.tensor(v, dtype=torch.float64) for k, v in reports}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`; a ValueError if a report cannot be used."""
+        found = within(tensors, "reports.")
+        for name, values in found.items():
+            if name not in (*self._columns, "foreseen"):
+                raise ValueError(f"there is no report {name}")
+            if values.ndim != 1 or not len(values) or values.dtype != torch.float64:
+                raise ValueError(f"its report {name} is not a list of numbers")
+        self._reports = {name: values.tolist() for name, values in found.items()}
+
+    def close(self) -> None:
+        """No file is left open."""

@@ -68,13 +68,9 @@ class Loop:
 
     def rounds(self) -> Generator[Round]:
         """Act and learn until done; the caller logs, saves and stops between rounds."""
-        torch.set_flush_denormal(True)
-        try:
-            with devices.threads(self.config.training):
-                while not self.is_done:
-                    yield self._round()
-        finally:
-            torch.set_flush_denormal(False)
+        with devices.training_arithmetic(self.config.training):
+            while not self.is_done:
+                yield self._round()
 
     def _round(self) -> Round:
         pools = [] if self._has_enough() else self.actor_pools

@@ -1,4 +1,4 @@
-"""The paper's online evaluation: a few environments that see rewards while the others pre-train."""
+"""The paper's online evaluation: a few environments with rewards, beside those that pre-train."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from torch import Tensor
 from visr import envs
 from visr.agents.base import Agent, BehaviourModel
 from visr.config import RunConfig
+from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
 from visr.ops.regression import RewardSums, fit_task
 from visr.ops.rng import derived
 from visr.training.actor import Actor
-from visr.types import Transitions, Unroll
+from visr.training.learner import within
+from visr.types import Transitions
 
 
 class OnlineEvaluation:
-    """Acts with the w of a regression on its own latest rewarded steps; the learner never sees it.
+    """Acts with the w of a regression on its own latest rewarded steps; no learner uses these steps.
 
-    Agents that infer nothing act as they do in training: only their returns are of interest.
-
-    phi changes while it watches: each step keeps the phi it had when it was played.
+    Each step keeps the phi it had when it was played, although phi changes. Other agents act as in
+    training, and only their returns are recorded.
     """
 
     def __init__(self, config: RunConfig, agent: Agent) -> None:
@@ -32,12 +33,12 @@ class OnlineEvaluation:
         self._phi = torch.zeros(training.rewarded_window, config.agent.num_features)
         self._reward = torch.zeros(training.rewarded_window)
         self._num_steps = 0
-        self._returns = torch.zeros(size)
+        self._returns = EpisodeReturns(size)
         self._finished: list[float] = []
         self._fit = {"r_squared": 0.0, "num_rewarded": 0.0}
 
     def play(self, agent: Agent) -> None:
-        """One unroll with the task as it is known now, and what it teaches."""
+        """Play one unroll with the current w, and store its phi and rewards."""
         self.actor.refresh(agent.psi)
         unroll = self.actor.collect(self.task())
         if isinstance(agent, BehaviourModel):
@@ -45,11 +46,11 @@ class OnlineEvaluation:
                 reached = unroll.observation[1:].to(agent.device)
                 phi = agent.cumulant(Transitions(reached)).cpu()
             happened = ~unroll.is_reset
-            self._remember(phi[happened], unroll.reward[happened])
-        self._count(unroll)
+            self._store(phi[happened], unroll.reward[happened])
+        self._finished += self._returns.add(unroll.reward, unroll.is_reset)
 
     def task(self) -> Tensor | None:
-        """The unit w that explains the rewards remembered; None while they explain nothing."""
+        """The unit w that fits the stored rewards; None if all are 0 or phi cannot explain them."""
         size = min(self._num_steps, len(self._reward))
         reward = self._reward[:size].numpy().astype(np.float64)
         if not reward.any():
@@ -63,21 +64,15 @@ class OnlineEvaluation:
         self._fit = {"r_squared": fit.r_squared, "num_rewarded": float(fit.num_rewarded)}
         return torch.as_tensor(fit.w, dtype=torch.float32)
 
-    def _remember(self, phi: Tensor, reward: Tensor) -> None:
+    def _store(self, phi: Tensor, reward: Tensor) -> None:
         if self._config.inference.clip_rewards:
             reward = reward.clamp(-1, 1)
         slots = (self._num_steps + torch.arange(len(reward))) % len(self._reward)
         self._phi[slots], self._reward[slots] = phi, reward
         self._num_steps += len(reward)
 
-    def _count(self, unroll: Unroll) -> None:
-        """Raw returns of whole games; a lost life ends none."""
-        for reward, is_reset in zip(unroll.reward, unroll.is_reset, strict=True):
-            self._finished += self._returns[is_reset].tolist()
-            self._returns = torch.where(is_reset, 0.0, self._returns + reward)
-
     def row(self) -> dict[str, float]:
-        """What happened since the last row: nothing while no game has ended."""
+        """Episodes since the last call; empty if none has ended."""
         if not self._finished:
             return {}
         finished, self._finished = np.asarray(self._finished), []
@@ -91,15 +86,15 @@ class OnlineEvaluation:
         """Reset environments whose state cannot be saved, and the returns of their episodes."""
         if not self.actor.can_checkpoint_envs:
             self.actor.reset_envs(num_steps)
-            self._returns = torch.zeros_like(self._returns)
+            self._returns.clear()
 
     def state(self) -> dict[str, Tensor]:
-        """All that determines what comes next, given weights."""
+        """Every tensor that decides the next unrolls and rows, except the weights."""
         return {
             "phi": self._phi,
             "reward": self._reward,
             "num_steps": torch.tensor(self._num_steps),
-            "returns": self._returns,
+            "returns": self._returns.running,
             "finished": torch.tensor(self._finished, dtype=torch.float64),
             "fit": torch.tensor(list(self._fit.values()), dtype=torch.float64),
             **{f"actor.{k}": v for k, v in self.actor.state().items()},
@@ -108,8 +103,7 @@ class OnlineEvaluation:
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
         """The inverse of `state`."""
         self._phi, self._reward = tensors["phi"], tensors["reward"]
-        self._num_steps, self._returns = int(tensors["num_steps"]), tensors["returns"]
+        self._num_steps, self._returns.running = int(tensors["num_steps"]), tensors["returns"]
         self._finished = tensors["finished"].tolist()
         self._fit = dict(zip(self._fit, tensors["fit"].tolist(), strict=True))
-        actor = {k.removeprefix("actor."): v for k, v in tensors.items() if k.startswith("actor.")}
-        self.actor.load_state(actor, num_steps)
+        self.actor.load_state(within(tensors, "actor."), num_steps)

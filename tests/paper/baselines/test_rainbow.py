@@ -23,16 +23,21 @@ from visr import pretraining
 from visr.cli import main
 from visr.config import RunConfig, presets
 from visr.paper.baselines import play
-from visr.paper.baselines.rainbow import categorical
-from visr.paper.baselines.rainbow import config as recipe
-from visr.paper.baselines.rainbow.agent import Rainbow
-from visr.paper.baselines.rainbow.learner import Learner
-from visr.paper.baselines.rainbow.memory import Batch
-from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
+from visr.paper.baselines.rainbow.agent import Rainbow, RainbowLearner, project
+from visr.paper.baselines.rainbow.config import (
+    DATA_EFFICIENT,
+    HESSEL,
+    RainbowConfig,
+    rainbow_config,
+    scaled,
+)
+from visr.paper.baselines.rainbow.network import DuelingDistribution
+from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch
 from visr.paper.reproduce import agents
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
 from visr.training.progress import Status, Stopped
+from visr.training.replay import NStepBatch
 from visr.types import EnvSpec
 
 
@@ -45,39 +50,40 @@ def tiny(env: str = CORRIDOR, **fields: Any) -> RunConfig:
 
 def test_the_target_is_the_target_network_s_for_the_action_that_the_learning_one_prefers():
     torch.manual_seed(0)
-    network = DuelingDistribution(EnvSpec(Discrete(12), 3), Plan("auto", (8,), 8, 0.5, 51, 10.0))
+    network = DuelingDistribution(
+        EnvSpec(Discrete(12), 3), "auto", (8,), replace(HESSEL, hidden_size=8)
+    )
     atoms, learner = (
         network.atoms,
-        Learner(network, recipe.Recipe(target_period=10**9, learning_rate=0.05)),
+        RainbowLearner(network, RainbowConfig(target_period=10**9, learning_rate=0.05)),
     )
-    seen = np.arange(12)
-    batch = Batch(
-        slots=seen,
+    seen = torch.arange(12)
+    steps = NStepBatch(
         observation=seen,
-        action=np.arange(12) % 3,
-        reward=np.linspace(-1, 1, 12, dtype=np.float32),
-        discount=np.where(seen % 3 == 1, 0.0, 0.9).astype(np.float32),
-        next_observation=seen[::-1].copy(),
-        weight=np.ones(12, dtype=np.float32),
+        action=seen % 3,
+        reward=torch.linspace(-1, 1, 12),
+        discount=torch.where(seen % 3 == 1, 0.0, 0.9),
+        next_observation=seen.flip(0),
     )
+    batch = PrioritisedBatch(steps, slots=seen.numpy(), weight=torch.ones(12))
     random = torch.Generator().manual_seed(0)
     for _ in range(20):  # so that the two networks differ
         learner.update(batch, random)
     network.draw_noise(random)
     target = learner._target  # pyright: ignore
-    goal = learner._goal(  # pyright: ignore
-        *(torch.as_tensor(x) for x in (batch.next_observation, batch.reward, batch.discount))
+    goal = learner._target_distribution(  # pyright: ignore
+        steps.next_observation, steps.reward, steps.discount
     )
     disagreements = 0
-    for row, following in enumerate(batch.next_observation.tolist()):
+    for row, following in enumerate(steps.next_observation.tolist()):
         mine = network(torch.tensor([following])).exp()[0] @ atoms
         theirs = target(torch.tensor([following])).exp()[0]
         disagreements += int(mine.argmax() != (theirs @ atoms).argmax())
-        expected = categorical.project(
+        expected = project(
             theirs[mine.argmax()][None],
             atoms,
-            torch.tensor([batch.reward[row]]),
-            torch.tensor([batch.discount[row]]),
+            steps.reward[row : row + 1],
+            steps.discount[row : row + 1],
         )
         assert torch.allclose(goal[row], expected[0], atol=1e-6)
     assert disagreements  # else this would not tell a double target from a plain one
@@ -87,7 +93,7 @@ def test_the_target_is_the_target_network_s_for_the_action_that_the_learning_one
 def test_rainbow_learns_the_way_to_the_reward_and_what_it_is_worth(name: str):
     num_steps = 2_000 if name == "hessel" else 800
     config = tiny(num_steps=num_steps, gamma=0.9, rainbow_recipe=name, seed=1)
-    agent = Rainbow(config, replace(recipe.of(config), learning_rate=3e-3))
+    agent = Rainbow(config, replace(rainbow_config(config), learning_rate=3e-3))
     for _ in range(num_steps):
         agent.step()
     network = agent.learner.network.eval()
@@ -202,9 +208,9 @@ def test_plans_know_both_recipes():
     assert agents.named("rainbow-10m").fields == {"algorithm": "rainbow", "num_steps": 10_000_000}
     efficient = agents.named("der-100k").fields
     assert efficient["rainbow_recipe"] == "data-efficient"
-    published = recipe.scaled(recipe.DATA_EFFICIENT, 100_000)
-    assert published == recipe.DATA_EFFICIENT  # as published, at the length it was published for
-    assert recipe.scaled(recipe.HESSEL, 10_000_000) == recipe.HESSEL
+    published = scaled(DATA_EFFICIENT, 100_000)
+    assert published == DATA_EFFICIENT  # as published, at the length it was published for
+    assert scaled(HESSEL, 10_000_000) == HESSEL
 
 
 def test_a_trained_rainbow_scores_as_it_should(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Noisy layers vary as they should, and the dueling network is a distribution for every action."""
+"""Noisy layers have the right variance, and the network is a distribution for every action."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
-from visr.paper.baselines.rainbow.noisy import NoisyLinear
+from visr.paper.baselines.rainbow.config import HESSEL
+from visr.paper.baselines.rainbow.network import DuelingDistribution, NoisyLinear
 from visr.types import EnvSpec
 
 ATOMS = torch.linspace(-10, 10, 51)
-PLAN = Plan("auto", (16,), 512, 0.5, 51, 10.0)
+NETWORK = ("auto", (16,), HESSEL)
+"""The torso of images, the hidden sizes of all others, Rainbow's settings."""
 
 
 def test_a_noisy_layer_has_the_mean_and_variance_of_its_parameters():
@@ -46,7 +47,7 @@ def test_a_noisy_layer_is_the_linear_layer_of_its_noisy_weights():
 
 def test_every_action_has_a_distribution_and_the_value_is_shared():
     torch.manual_seed(0)
-    network = DuelingDistribution(EnvSpec(Discrete(5), 3), PLAN).eval()
+    network = DuelingDistribution(EnvSpec(Discrete(5), 3), *NETWORK).eval()
     hidden = network.torso(torch.arange(5))
     log_probability = network(torch.arange(5))
     assert log_probability.shape == (5, 3, 51)
@@ -57,9 +58,9 @@ def test_every_action_has_a_distribution_and_the_value_is_shared():
     assert torch.allclose(network.values(log_probability), (log_probability.exp() * ATOMS).sum(-1))
 
 
-def test_it_reads_the_screens_of_atari_and_of_minatar():
+def test_the_network_accepts_images_of_atari_and_of_minatar():
     for shape, brightest in (((4, 84, 84), 255), ((6, 10, 10), 1)):
         space = Box(0, brightest, shape, np.uint8)
-        network = DuelingDistribution(EnvSpec(space, 4), PLAN)
+        network = DuelingDistribution(EnvSpec(space, 4), *NETWORK)
         screens = torch.from_numpy(np.stack([space.sample(), space.sample()]))
         assert network(screens).shape == (2, 4, 51)

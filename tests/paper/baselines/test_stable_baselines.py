@@ -17,7 +17,7 @@ from visr.cli import main
 from visr.config import RunConfig, presets
 from visr.errors import UserError
 from visr.paper.baselines import play, sb3
-from visr.paper.baselines.sb3_envs import Games
+from visr.paper.baselines.sb3 import BaselineVecEnv
 from visr.storage.run_dir import RunDir
 
 
@@ -27,7 +27,7 @@ def tiny(algorithm: str, env: str, **fields: Any) -> RunConfig:
 
 
 def test_an_episode_s_last_observation_comes_with_its_end_and_the_next_begins_at_once():
-    games = Games(tiny("dqn", CORRIDOR), 1)
+    games = BaselineVecEnv(tiny("dqn", CORRIDOR), 1)
     assert games.reset().tolist() == [2]
     observation, reward, done, _ = games.step(np.array([1]))
     assert (np.asarray(observation).tolist(), reward.tolist(), done.tolist()) == (

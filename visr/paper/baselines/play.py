@@ -1,4 +1,4 @@
-"""What a trained baseline scores, in the words of every other agent's rewarded phase."""
+"""Scores of a trained baseline, recorded like the rewarded phase of every other agent."""
 
 from __future__ import annotations
 
@@ -19,55 +19,55 @@ from visr.storage.records.two_phase import AS_TRAINED, UNTRAINED
 from visr.storage.run_dir import RunDir
 
 
-class Policy(NamedTuple):
-    """What a trained agent would do."""
+class GreedyPolicy(NamedTuple):
+    """The actions of a trained agent."""
 
     greedy: Callable[[NDArray], NDArray]
     """Observations [N, ...] -> actions [N]"""
     num_actions: int
 
 
-class Player:
-    """Acts as the policy says; at random with probability epsilon."""
+class BaselineActor:
+    """Acts greedily; at random with probability epsilon."""
 
     task_size = 1
 
-    def __init__(self, policy: Policy, epsilon: float, seed: int) -> None:
+    def __init__(self, policy: GreedyPolicy, epsilon: float, seed: int) -> None:
         self._policy, self._epsilon = policy, epsilon
-        self._random = torch.Generator().manual_seed(seed)
+        self._rng = torch.Generator().manual_seed(seed)
 
     def pursue(self, w: Any) -> None:
-        """It pursues what it was trained for."""
+        """Ignored: it always pursues the reward it was trained on."""
 
     def act(self, observation: NDArray, starts: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Actions for observations [N, ...]."""
         action = torch.as_tensor(self._policy.greedy(observation))
-        wishes = torch.nn.functional.one_hot(action, self._policy.num_actions).float()
-        return epsilon_greedy(wishes, self._epsilon, self._random).numpy()
+        values = torch.nn.functional.one_hot(action, self._policy.num_actions).float()
+        return epsilon_greedy(values, self._epsilon, self._rng).numpy()
 
 
-def policy(run: RunDir, config: RunConfig) -> Policy:
-    """The policy of a finished run; only tensors are read."""
+def load_policy(run: RunDir, config: RunConfig) -> GreedyPolicy:
+    """The policy of a finished run."""
     if config.agent.algorithm == "rainbow":
-        from visr.paper.baselines.rainbow import training as rainbow
+        from visr.paper.baselines.rainbow import agent as rainbow
 
-        return Policy(*rainbow.load(run, config))
+        return GreedyPolicy(*rainbow.load(run, config))
     with needing("stable_baselines3", "baselines"):
         from visr.paper.baselines import sb3
     model = sb3.load(run, config)
     num_actions = int(model.action_space.n)  # pyright: ignore
-    return Policy(lambda seen: model.predict(seen, deterministic=True)[0], num_actions)
+    return GreedyPolicy(lambda seen: model.predict(seen, deterministic=True)[0], num_actions)
 
 
 def evaluate(
     run: RunDir, *, num_trials: int = two_phase.NUM_TRIALS, seed: int = 0
 ) -> dict[str, Any]:
-    """30 episodes as trained and 30 of random actions, written to phase_two.json."""
+    """Play 30 episodes as trained and 30 with random actions, and write phase_two.json."""
     config = run.config()
-    best = policy(run, config)
+    policy = load_policy(run, config)
     scores = []
     for name, epsilon in ((AS_TRAINED, config.agent.epsilon), (UNTRAINED, 1.0)):
-        player = Player(best, epsilon, seed)
+        player = BaselineActor(policy, epsilon, seed)
         env = envs.make_vec(config, min(10, num_trials))
         one = Choice(lambda: np.ones(1, dtype=np.float32))
         scores.append(two_phase.score(player, env, config, name, one, num_trials, seed + 1))

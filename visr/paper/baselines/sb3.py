@@ -1,7 +1,7 @@
-"""DQN and PPO: trained by Stable-Baselines3, kept as we keep runs.
+"""DQN and PPO, trained by Stable-Baselines3 and saved as runs of visr.
 
-Settings follow Mnih et al. (2015) for DQN and Schulman et al. (2017) for PPO; docs/agents.md has the
-differences. A training that is killed begins anew: replay memories are not kept.
+Settings follow Mnih et al. (2015) for DQN and Schulman et al. (2017) for PPO; docs/agents.md lists the
+differences. A killed training starts over, because its replay buffer is not saved.
 """
 
 from __future__ import annotations
@@ -9,19 +9,24 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import safetensors
 import safetensors.torch
 import torch
 from gymnasium.spaces import Box, Space
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
+from visr import envs
 from visr.config import RunConfig
+from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
 from visr.networks import images
-from visr.paper.baselines.sb3_envs import Games
 from visr.storage import checksums
 from visr.storage.files import write_tensors
 from visr.storage.run_dir import RunDir
@@ -29,12 +34,12 @@ from visr.storage.tables import append_rows
 
 Model = DQN | PPO
 _PPO_ENVS = 8
-_LARGEST_REPLAY = 100_000
-"""Steps: the paper's million would be 28 GB of Atari's screens."""
+_MAX_REPLAY_STEPS = 100_000
+"""The paper's million steps would take 28 GB of Atari's screens."""
 
 
-class Torso(BaseFeaturesExtractor):
-    """MinAtar's network of Young and Tian (2019), for images too small for Stable-Baselines3's own."""
+class SmallImageTorso(BaseFeaturesExtractor):
+    """The network of Young and Tian (2019), for images too small for Stable-Baselines3's networks."""
 
     def __init__(self, observation_space: Space) -> None:
         assert isinstance(observation_space, Box)
@@ -48,31 +53,33 @@ class Torso(BaseFeaturesExtractor):
 
 
 def train(run: RunDir, config: RunConfig) -> None:
-    """From nothing to the last step; only a finished training leaves its weights."""
+    """Train from scratch to the last step, then save the weights; do nothing if they are saved already."""
     if not run.config_file.exists():
         RunDir.create(run.path, config)
     if run.checkpoints():
         return
     run.online.unlink(missing_ok=True)
-    games = _games(config)
+    env = _new_env(config)
     num_steps = config.training.num_steps
-    model = build(config, games)
+    model = build(config, env)
     try:
-        model.learn(num_steps, callback=_Returns(run, games, config.training.log_every))
+        model.learn(num_steps, callback=_ReturnRows(run, env, config.training.log_every))
     finally:
-        games.close()
-    weights = {k: v.detach().cpu().contiguous() for k, v in model.policy.state_dict().items()}
-    write_tensors(run.checkpoint(num_steps), safetensors.torch.save(_apart(weights)))
+        env.close()
+    # Some weights share memory, which the file format does not permit: clone them all.
+    weights = model.policy.state_dict().items()
+    copies = {name: weight.detach().cpu().contiguous().clone() for name, weight in weights}
+    write_tensors(run.checkpoint(num_steps), safetensors.torch.save(copies))
 
 
 def load(run: RunDir, config: RunConfig) -> Model:
-    """A finished run's policy; only tensors are read."""
+    """The policy of a finished run."""
     checkpoints = run.checkpoints()
     if not checkpoints:
         raise UserError(f"{run.path} has not finished its training; train it to the end first.")
-    games = Games(config, 1)
-    model = build(config, games)
-    games.close()
+    env = BaselineVecEnv(config, 1)
+    model = build(config, env)
+    env.close()
     try:
         checksums.check(checkpoints[-1])
         model.policy.load_state_dict(safetensors.torch.load_file(checkpoints[-1]))
@@ -84,24 +91,26 @@ def load(run: RunDir, config: RunConfig) -> Model:
     return model
 
 
-def _games(config: RunConfig) -> Games:
-    return Games(config, _PPO_ENVS if config.agent.algorithm == "ppo" else 1)
+def _new_env(config: RunConfig) -> BaselineVecEnv:
+    return BaselineVecEnv(config, _PPO_ENVS if config.agent.algorithm == "ppo" else 1)
 
 
-def build(config: RunConfig, games: Games) -> Model:
-    """The model with fresh weights that only the seed decides."""
-    space = games.observation_space
+def build(config: RunConfig, env: BaselineVecEnv) -> Model:
+    """The model with initial weights that depend on nothing but the seed."""
+    space = env.observation_space
     small = images.is_image(space) and min((space.shape or ())[1:]) < 36
-    network = {"features_extractor_class": Torso, "normalize_images": False} if small else {}
+    network = (
+        {"features_extractor_class": SmallImageTorso, "normalize_images": False} if small else {}
+    )
     shared: dict[str, Any] = {
         "policy": "CnnPolicy" if images.is_image(space) else "MlpPolicy",
-        "env": games,
+        "env": env,
         "gamma": config.agent.gamma,
         "seed": config.training.seed,
         "device": config.training.device,
         "policy_kwargs": network,
     }
-    with warnings.catch_warnings():  # that observations are not what it takes for an image
+    with warnings.catch_warnings():  # it does not recognise the observations as images
         warnings.simplefilter("ignore")
         if config.agent.algorithm == "ppo":
             return _ppo(shared)
@@ -112,7 +121,7 @@ def _dqn(shared: dict[str, Any], num_steps: int) -> DQN:
     return DQN(
         **shared,
         learning_rate=1e-4,
-        buffer_size=min(num_steps, _LARGEST_REPLAY),
+        buffer_size=min(num_steps, _MAX_REPLAY_STEPS),
         learning_starts=min(50_000, num_steps // 20),
         batch_size=32,
         train_freq=4,
@@ -137,15 +146,15 @@ def _ppo(shared: dict[str, Any]) -> PPO:
     )
 
 
-class _Returns(BaseCallback):
-    """Rows of online.csv: raw returns of the games that ended since the last row."""
+class _ReturnRows(BaseCallback):
+    """Writes rows of online.csv: raw returns of the episodes that ended since the last row."""
 
-    def __init__(self, run: RunDir, games: Games, every: int) -> None:
+    def __init__(self, run: RunDir, env: BaselineVecEnv, every: int) -> None:
         super().__init__()
-        self._run, self._games, self._every, self._next = run, games, every, every
+        self._run, self._env, self._every, self._next = run, env, every, every
 
     def _on_step(self) -> bool:
-        returns = self._games.returns
+        returns = self._env.returns
         if self.num_timesteps >= self._next and returns:
             self._next = (self.num_timesteps // self._every + 1) * self._every
             row = [self.num_timesteps, float(len(returns)), sum(returns) / len(returns)]
@@ -154,6 +163,79 @@ class _Returns(BaseCallback):
         return True
 
 
-def _apart(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights that share memory, each with its own: the file format wants it so."""
-    return {name: torch.clone(weight) for name, weight in weights.items()}
+class BaselineVecEnv(VecEnv):
+    """visr's environments with the interface of Stable-Baselines3: an ended episode resets in the same step.
+
+    Rewards are clipped to [-1, 1]; raw returns of whole episodes are in `returns`. Steps that only reset
+    are not counted. In Atari a lost life terminates, and the episode continues.
+    """
+
+    def __init__(self, config: RunConfig, num_envs: int) -> None:
+        # One vector per environment: a larger vector could not reset one without stepping the others.
+        self._envs: list[VectorEnv] = [envs.make_vec(config, 1) for _ in range(num_envs)]
+        first = self._envs[0]
+        self._life_loss_terminates = config.life_loss_terminates
+        super().__init__(num_envs, first.single_observation_space, first.single_action_space)
+        self._run_seed = config.training.seed
+        self._running = EpisodeReturns(num_envs, torch.float64)
+        self.returns: list[float] = []
+        """Raw returns of ended episodes; the reader clears them."""
+        self._actions: NDArray[np.int64] = np.zeros(num_envs, dtype=np.int64)
+
+    def reset(self) -> NDArray:
+        """Start all episodes; the seeds depend on the run's seed."""
+        seeds = np.random.SeedSequence([self._run_seed, 1]).generate_state(self.num_envs)
+        self._running.clear()
+        pairs = zip(self._envs, seeds, strict=True)
+        return np.concatenate([env.reset(seed=int(seed))[0] for env, seed in pairs])
+
+    def step_async(self, actions: NDArray[np.int64]) -> None:
+        """Store the actions for `step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> Any:
+        """Observations, clipped rewards, ends, and a dictionary per environment about its end."""
+        steps = [self._step(env, a) for env, a in zip(self._envs, self._actions, strict=True)]
+        observation, reward, done, info, ended = zip(*steps, strict=True)
+        raw, ends = torch.tensor([reward], dtype=torch.float64), torch.tensor([ended])
+        self._running.add(raw, torch.zeros_like(ends))
+        self.returns += self._running.add(torch.zeros_like(raw), ends)
+        clipped = np.clip(np.array(reward, dtype=np.float32), -1, 1)
+        return np.concatenate(observation), clipped, np.array(done), list(info)
+
+    def _step(
+        self, env: VectorEnv, action: np.int64
+    ) -> tuple[NDArray, float, bool, dict[str, Any], bool]:
+        observation, reward, terminated, truncated, told = env.step(np.array([action]))
+        ended = bool(terminated[0] or truncated[0])
+        done = ended or bool(self._life_loss_terminates and told["life_lost"][0])
+        info: dict[str, Any] = {}
+        if done:
+            is_cut = bool(truncated[0] and not terminated[0])
+            info = {"terminal_observation": observation[0], "TimeLimit.truncated": is_cut}
+        if ended:
+            observation = env.step(np.array([0]))[0]  # this step only resets
+        return observation, float(reward[0]), done, info, ended
+
+    def close(self) -> None:
+        """Close all environments."""
+        for env in self._envs:
+            env.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        """Stable-Baselines3 asks for `render_mode`: there is none."""
+        return [None] * self.num_envs
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        """Not supported."""
+        raise AttributeError(attr_name)
+
+    def env_method(
+        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
+    ) -> list[Any]:
+        """Not supported."""
+        raise AttributeError(method_name)
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        """No environment is wrapped."""
+        return [False] * self.num_envs

@@ -1,65 +1,73 @@
-"""Rainbow at work: one environment, decision by decision."""
+"""Rainbow (Hessel et al., 2018): acts in one environment, and learns a distributional n-step double Q."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import copy
+from collections.abc import Callable, Generator
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.optim import Adam
 
 from visr import envs
 from visr.config import RunConfig
+from visr.envs.episodes import EpisodeReturns
+from visr.errors import UserError
 from visr.ops.rng import derived
-from visr.paper.baselines.rainbow import config as recipe
-from visr.paper.baselines.rainbow.learner import Learner
-from visr.paper.baselines.rainbow.memory import Memory
-from visr.paper.baselines.rainbow.network import DuelingDistribution, Plan
-from visr.training import devices
+from visr.paper.baselines.rainbow.config import RainbowConfig, rainbow_config
+from visr.paper.baselines.rainbow.network import DuelingDistribution, new_network
+from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch, PrioritisedReplay
+from visr.storage.run_dir import RunDir
+from visr.training import checkpoint, devices
 from visr.training.actor_pool import spec_of
-from visr.training.learner import within
+from visr.training.learner import load_moments, moments, within
 from visr.training.progress import Round
-from visr.types import EnvSpec
 
-_MEMORY_BYTES = 4 * 10**9
+_MAX_REPLAY_BYTES = 4 * 10**9
 """For observations: 140,000 steps of Atari, a million of MinAtar."""
-_SMALLEST_MEMORY = 1_000
-_TINY = 1e-6
-"""A priority that keeps a step with no error drawable."""
+_MIN_REPLAY_STEPS = 1_000
+_MIN_PRIORITY = 1e-6
+"""So that steps without an error are drawn, too."""
 _ROUND = 100
 """Steps of a round, at most."""
 
 
 class Rainbow:
-    """Acts, remembers and learns; rewards are clipped to [-1, 1], and raw returns kept in `returns`.
+    """A `Trainer`; rewards are clipped to [-1, 1], and `returns` are raw.
 
-    A step that only resets is not counted. In Atari a lost life is an end to the learner; the game goes on.
+    Steps that only reset are not counted. In Atari a lost life terminates, and the episode continues.
     """
 
-    def __init__(self, config: RunConfig, settings: recipe.Recipe | None = None) -> None:
+    agent: None = None
+    """It cannot be given a task."""
+    can_save_now = False
+    """The environment's state cannot be saved, so `state` is complete only after `reset_unsaveable_envs`."""
+
+    def __init__(self, config: RunConfig, rainbow: RainbowConfig | None = None) -> None:
         self.config, self._seed = config, config.training.seed
-        self._recipe = settings or recipe.of(config)
+        self._rainbow = rainbow or rainbow_config(config)
         self._env = envs.make_vec(config, 1)
         self._life_loss_terminates = config.life_loss_terminates
-        self.learner = Learner(new_network(config, spec_of(self._env)), self._recipe)
+        self.learner = RainbowLearner(new_network(config, spec_of(self._env)), self._rainbow)
         self._network = self.learner.network
-        self._random = torch.Generator().manual_seed(derived(self._seed, 2))
+        self._rng = torch.Generator().manual_seed(derived(self._seed, 2))
         self.num_steps = 0
         self.returns: list[float] = []
-        """Of games that have ended, raw; whoever reads them may clear them."""
-        self._begin()
-        self.memory = self._new_memory(config.agent.gamma)
+        """Of episodes that ended since the last row."""
+        self._running = EpisodeReturns(1, torch.float64)
+        self._reset()
+        fits = _MAX_REPLAY_BYTES // self._observation.nbytes
+        size = max(min(self._rainbow.replay_steps, self.total_steps, fits), _MIN_REPLAY_STEPS)
+        gamma = config.agent.gamma
+        self.memory = PrioritisedReplay(self._observation, size, self._rainbow.n_step, gamma)
 
-    def _new_memory(self, gamma: float) -> Memory:
-        fits = _MEMORY_BYTES // self._observation.nbytes
-        size = min(self._recipe.memory_size, self.total_steps, fits)
-        return Memory(self._observation, max(size, _SMALLEST_MEMORY), self._recipe.n_step, gamma)
-
-    def _begin(self) -> None:
-        """A new game, in a way that only the run's seed and its age decide."""
+    def _reset(self) -> None:
+        """Start an episode; its seed depends only on the run's seed and the number of steps."""
         seed = derived(self._seed, 1, self.num_steps)
-        self._observation: np.ndarray = self._env.reset(seed=seed)[0][0].copy()
-        self._return = 0.0
+        self._observation: NDArray = self._env.reset(seed=seed)[0][0].copy()
+        self._running.clear()
 
     @property
     def total_steps(self) -> int:
@@ -72,14 +80,9 @@ class Rainbow:
         return self.num_steps >= self.total_steps
 
     @property
-    def replay(self) -> Memory | None:
-        """The replay memory, while there is anything left to learn from it."""
+    def replay(self) -> PrioritisedReplay | None:
+        """The replay buffer, while there are updates left."""
         return None if self.is_done else self.memory
-
-    agent: None = None
-    """It cannot be given a task."""
-    can_save_now = False
-    """The environment's state cannot be saved: only `reset_unsaveable_envs` makes `state` complete."""
 
     def rounds(self) -> Generator[Round]:
         """Act and learn until done; a round ends wherever a row or a checkpoint may be due."""
@@ -91,6 +94,39 @@ class Rainbow:
                 reports = [self.step() for _ in range(end - self.num_steps)]
                 yield Round(self.learner.num_updates, [r for r in reports if r is not None])
 
+    def step(self) -> dict[str, Tensor] | None:
+        """One step, and the metrics of an update if one is due."""
+        action = self._choose()
+        observation, reward, terminated, truncated, info = self._env.step(np.array([action]))
+        ended = bool(terminated[0] or truncated[0])
+        is_terminal = bool(terminated[0] or (self._life_loss_terminates and info["life_lost"][0]))
+        self.memory.add(self._observation, action, float(np.clip(reward[0], -1, 1)), is_terminal)
+        self._running.add(torch.as_tensor(reward)[None], torch.tensor([[False]]))
+        self.num_steps += 1
+        if ended:
+            self.memory.end_episode(observation[0])
+            observation, reward, *_ = self._env.step(np.array([0]))  # this step only resets
+            self.returns += self._running.add(torch.as_tensor(reward)[None], torch.tensor([[True]]))
+        self._observation = observation[0].copy()
+        is_due = self.num_steps % self._rainbow.update_every == 0
+        return self._learn() if is_due and self.num_steps > self._rainbow.warm_up else None
+
+    @torch.inference_mode()
+    def _choose(self) -> int:
+        if self.num_steps < self._rainbow.warm_up:
+            return int(torch.randint(self._network.num_actions, (), generator=self._rng))
+        self._network.draw_noise(self._rng)
+        return int(greedy(self._network, self._observation[None])[0])
+
+    def _learn(self) -> dict[str, Tensor]:
+        beta = self._rainbow.priority_correction
+        beta += (1 - beta) * min(self.num_steps / self.total_steps, 1.0)
+        batch = self.memory.sample(self._rainbow.batch_size, beta, self._rng)
+        error, metrics = self.learner.update(batch, self._rng)
+        priority = (error.clip(0) + _MIN_PRIORITY) ** self._rainbow.priority_exponent
+        self.memory.set_priorities(batch.slots, priority)
+        return metrics
+
     def extra_rows(self) -> dict[str, dict[str, float]]:
         """Raw returns of the episodes that ended since the last call."""
         returns, self.returns = self.returns, []
@@ -99,89 +135,131 @@ class Rainbow:
         mean = sum(returns) / len(returns)
         return {"online": {"num_episodes": float(len(returns)), "mean_return": mean}}
 
-    def step(self) -> dict[str, Tensor] | None:
-        """One decision, and every so often an update: what it reports."""
-        action = self._choose()
-        observation, reward, terminated, truncated, told = self._env.step(np.array([action]))
-        ended = bool(terminated[0] or truncated[0])
-        died = bool(terminated[0] or (self._life_loss_terminates and told["life_lost"][0]))
-        clipped = float(np.clip(reward[0], -1, 1))
-        self.memory.add(self._observation, action, clipped, died)
-        self._return += float(reward[0])
-        self.num_steps += 1
-        if ended:
-            self.memory.close(observation[0])
-            self.returns.append(self._return)
-            self._return = 0.0
-            observation = self._env.step(np.array([0]))[0]  # which only begins the next game
-        self._observation = observation[0].copy()
-        is_due = self.num_steps % self._recipe.update_every == 0
-        return self._learn() if is_due and self.num_steps > self._recipe.warm_up else None
-
-    @torch.inference_mode()
-    def _choose(self) -> int:
-        if self.num_steps < self._recipe.warm_up:
-            return int(torch.randint(self._network.num_actions, (), generator=self._random))
-        self._network.draw_noise(self._random)
-        return int(greedy(self._network, self._observation[None])[0])
-
-    def _learn(self) -> dict[str, Tensor]:
-        share = self.num_steps / self.total_steps
-        beta = self._recipe.priority_correction
-        beta += (1 - beta) * min(share, 1.0)
-        batch = self.memory.sample(self._recipe.batch_size, beta, self._random)
-        error, report = self.learner.update(batch, self._random)
-        priority = (error.clip(0) + _TINY) ** self._recipe.priority_exponent
-        self.memory.prioritise(batch.slots, priority)
-        return report
-
     def reset_unsaveable_envs(self) -> None:
-        """Start a new episode, as a resumed run will; at the first and last step nothing has to change."""
+        """Start a new episode, as a resumed run will; not needed at the first and at the last step."""
         if 0 < self.num_steps < self.total_steps:
-            self.memory.close(self._observation)
-            self._begin()
+            self.memory.end_episode(self._observation)
+            self._reset()
 
     def close(self) -> None:
-        """Let go of the game."""
+        """Close the environment."""
         self._env.close()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """All but the replay memory's rows, just after `reset_unsaveable_envs`."""
+        """All but the entries of the replay buffer, just after `reset_unsaveable_envs`."""
         tensors = {f"learner.{k}": v for k, v in self.learner.state().items()}
         tensors |= {f"memory.{k}": v for k, v in self.memory.state().items()}
-        tensors["random"] = self._random.get_state()
+        tensors["random"] = self._rng.get_state()
         tensors["returns"] = torch.tensor(self.returns, dtype=torch.float64)
         return tensors, {"num_steps": self.num_steps, "num_updates": self.learner.num_updates}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`."""
-        self.num_steps, self.learner.num_updates = counts["num_steps"], counts["num_updates"]
-        self.learner.load_state(within(tensors, "learner."))
+        self.num_steps = counts["num_steps"]
+        self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
         self.memory.load_state(within(tensors, "memory."))
-        self._random.set_state(tensors["random"])
+        self._rng.set_state(tensors["random"])
         self.returns = tensors["returns"].tolist()
-        self._begin()
+        self._reset()
 
 
-def new_network(config: RunConfig, spec: EnvSpec) -> DuelingDistribution:
-    """The network with fresh weights that only the seed decides."""
-    agent, chosen = config.agent, recipe.of(config)
-    plan = Plan(
-        agent.torso,
-        agent.hidden_sizes,
-        chosen.hidden_size,
-        chosen.sigma,
-        chosen.num_atoms,
-        chosen.largest_return,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived(config.training.seed, 0))
-        network = DuelingDistribution(spec, plan)
-    return devices.prepared(network, config.training)
+class RainbowLearner:
+    """Minimises KL(target || p), the target being that of a distributional double n-step update."""
+
+    def __init__(self, network: DuelingDistribution, config: RainbowConfig) -> None:
+        self.network, self._config = network, config
+        self._target = copy.deepcopy(network).requires_grad_(False)
+        self._optimiser = Adam(
+            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon, fused=True
+        )
+        self._device = network.atoms.device
+        self.num_updates = 0
+
+    def update(
+        self, batch: PrioritisedBatch, rng: torch.Generator
+    ) -> tuple[NDArray[np.float64], dict[str, Tensor]]:
+        """One step of Adam; returns the error of every sample [B], and metrics."""
+        self.network.draw_noise(rng)
+        self._target.draw_noise(rng)
+        observation, action, reward, discount, after = (x.to(self._device) for x in batch.steps)
+        target = self._target_distribution(after, reward, discount)
+        predicted = _select(self.network(observation), action)
+        error = divergence(target, predicted)
+        loss = (batch.weight.to(self._device) * error).mean()
+        self._optimiser.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.network.parameters(), self._config.max_gradient_norm)
+        self._optimiser.step()
+        self.num_updates += 1
+        if self.num_updates % self._config.target_period == 0:
+            self._target.load_state_dict(self.network.state_dict())
+        error, value = error.detach(), self.network.values(predicted.detach())
+        return error.cpu().numpy().astype(np.float64), {"loss": error.mean(), "value": value.mean()}
+
+    @torch.no_grad()
+    def _target_distribution(self, after: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+        """The target network's distribution for the online network's best action: [B, atoms]"""
+        best = self.network.values(self.network(after)).argmax(dim=-1)
+        following = _select(self._target(after), best).exp()
+        return project(following, self.network.atoms, reward, discount)
+
+    def state(self) -> dict[str, Tensor]:
+        """Weights of both networks, and Adam's state."""
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        tensors |= {f"target.{k}": v for k, v in self._target.state_dict().items()}
+        return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+
+    def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
+        """The inverse of `state`."""
+        self.num_updates = num_updates
+        self.network.load_state_dict(within(tensors, "network."))
+        self._target.load_state_dict(within(tensors, "target."))
+        load_moments(self._optimiser, within(tensors, "adam."))
+
+
+def project(probability: Tensor, atoms: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
+    """The distribution of r + discount * Z on Z's atoms: each mass goes to its two neighbours (C51).
+
+    probability [B, K], atoms [K] evenly spaced, reward [B], discount [B] -> [B, K]
+    """
+    lowest, spacing = atoms[0], atoms[1] - atoms[0]
+    moved = (reward[:, None] + discount[:, None] * atoms).clamp(atoms[0], atoms[-1])
+    place = ((moved - lowest) / spacing).clamp(0, len(atoms) - 1)
+    below = place.floor()
+    upper_share = place - below
+    low = below.long()
+    high = (low + 1).clamp(max=len(atoms) - 1)
+    projected = torch.zeros_like(probability)
+    projected.scatter_add_(1, low, probability * (1 - upper_share))
+    return projected.scatter_add_(1, high, probability * upper_share)
+
+
+def divergence(target: Tensor, log_probability: Tensor) -> Tensor:
+    """KL(target || p) of distributions on the same atoms: [B, K], [B, K] -> [B]"""
+    return (torch.xlogy(target, target) - target * log_probability).sum(dim=-1)
+
+
+def _select(log_probability: Tensor, action: Tensor) -> Tensor:
+    """[B, actions, atoms], [B] -> [B, atoms]"""
+    return log_probability[torch.arange(len(action), device=action.device), action]
 
 
 @torch.inference_mode()
-def greedy(network: DuelingDistribution, observation: np.ndarray) -> np.ndarray:
-    """The actions of the largest expected returns: [B, ...] -> [B]"""
+def greedy(network: DuelingDistribution, observation: NDArray) -> NDArray[np.int64]:
+    """The actions with the largest expected returns: [B, ...] -> [B]"""
     seen = torch.as_tensor(observation).to(network.atoms.device)
     return network.values(network(seen)).argmax(dim=-1).cpu().numpy()
+
+
+def load(run: RunDir, config: RunConfig) -> tuple[Callable[[NDArray], NDArray[np.int64]], int]:
+    """The greedy policy of a finished run, without noise, and its number of actions."""
+    finished = run.checkpoint(config.training.num_steps)
+    if not finished.exists():
+        raise UserError(f"{run.path} has not finished its training; train it to the end first.")
+    env = envs.make_vec(config, 1)
+    network = new_network(config, spec_of(env)).eval()
+    env.close()
+    tensors, _ = checkpoint.load(finished)
+    with checkpoint.refuse_mismatch(finished):
+        network.load_state_dict(within(tensors, "learner.network."))
+    return lambda observation: greedy(network, observation), network.num_actions

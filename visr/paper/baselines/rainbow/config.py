@@ -1,4 +1,4 @@
-"""Rainbow's settings, as published."""
+"""Published settings of Rainbow."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from visr.config import RunConfig
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Defaults: Table 1 of Hessel et al. (2018), frames there divided by 4 here."""
+class RainbowConfig:
+    """The defaults are Table 1 of Hessel et al. (2018), with frames divided by 4."""
 
     n_step: int = 3
-    memory_size: int = 1_000_000
-    """Steps that are remembered, if they fit into memory."""
+    replay_steps: int = 1_000_000
+    """Steps in the replay buffer, if they fit into memory."""
     warm_up: int = 20_000
     """Steps of random actions before the first update."""
     update_every: int = 4
@@ -24,21 +24,21 @@ class Recipe:
     learning_rate: float = 6.25e-5
     adam_epsilon: float = 1.5e-4
     hidden_size: int = 512
-    """Units of both streams, or as many as the torso's own linear layer has if these are fewer."""
+    """Units of both streams; at most the size of the torso's own linear layer."""
     sigma: float = 0.5
-    """The noisy layers' deviation at first."""
+    """Initial standard deviation of the noisy layers."""
     priority_exponent: float = 0.5
     priority_correction: float = 0.4
-    """Beta at first; it grows linearly to 1."""
+    """Initial beta; it grows linearly to 1."""
     num_atoms: int = 51
     largest_return: float = 10.0
-    """Atoms reach from minus this to this."""
-    longest_gradient: float = 10.0
-    """As in Wang et al. (2016), where the two streams come from."""
+    """Atoms range from minus this to this."""
+    max_gradient_norm: float = 10.0
+    """As in Wang et al. (2016), who introduced the two streams."""
 
 
-HESSEL = Recipe()
-DATA_EFFICIENT = Recipe(
+HESSEL = RainbowConfig()
+DATA_EFFICIENT = RainbowConfig(
     n_step=20,
     warm_up=1_600,
     update_every=1,
@@ -46,20 +46,22 @@ DATA_EFFICIENT = Recipe(
     hidden_size=256,
     sigma=0.1,
 )
-"""Van Hasselt et al. (2019), for 100,000 steps; their smaller convolutions are not taken over."""
-RECIPES = {"hessel": HESSEL, "data-efficient": DATA_EFFICIENT}
+"""Van Hasselt et al. (2019), for 100,000 steps; without their smaller convolutions."""
+_PUBLISHED = {"hessel": HESSEL, "data-efficient": DATA_EFFICIENT}
 
 
-def of(config: RunConfig) -> Recipe:
-    """The one that a run asks for."""
-    return scaled(RECIPES[config.agent.rainbow_recipe], config.training.num_steps)
+def rainbow_config(config: RunConfig) -> RainbowConfig:
+    """The settings that a run asks for."""
+    return scaled(_PUBLISHED[config.agent.rainbow_recipe], config.training.num_steps)
 
 
-def scaled(recipe: Recipe, num_steps: int) -> Recipe:
-    """For a short run: warm-up a twentieth of it at most, the target's period a fiftieth of its updates."""
-    num_updates = num_steps // recipe.update_every
+def scaled(config: RainbowConfig, num_steps: int) -> RainbowConfig:
+    """For short runs: warm up for at most 1/20 of the steps, copy the target at least every 1/50 of the
+    updates.
+    """
+    num_updates = num_steps // config.update_every
     return replace(
-        recipe,
-        warm_up=min(recipe.warm_up, num_steps // 20),
-        target_period=min(recipe.target_period, max(num_updates // 50, 1)),
+        config,
+        warm_up=min(config.warm_up, num_steps // 20),
+        target_period=min(config.target_period, max(num_updates // 50, 1)),
     )

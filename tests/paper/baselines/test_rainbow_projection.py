@@ -1,4 +1,4 @@
-"""C51's projection against a loop over atoms, and its divergence against the definition."""
+"""C51's projection equals a loop over atoms, and its divergence the definition."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from visr.paper.baselines.rainbow import categorical
+from visr.paper.baselines.rainbow.agent import divergence, project
 
 ATOMS = torch.linspace(-10, 10, 51, dtype=torch.float64)
 
@@ -39,34 +39,34 @@ def some(num_samples: int) -> tuple[Tensor, Tensor, Tensor]:
     return logits.softmax(dim=-1), reward, discount
 
 
-def test_the_projection_is_that_of_a_slow_loop():
+def test_the_projection_equals_a_loop_over_atoms():
     probability, reward, discount = some(40)
-    quick = categorical.project(probability, ATOMS, reward, discount)
+    quick = project(probability, ATOMS, reward, discount)
     assert torch.allclose(quick, slowly(probability, ATOMS, reward, discount), atol=1e-9)
 
 
-def test_a_projection_is_a_distribution_and_keeps_the_mean_where_nothing_is_cut_off():
+def test_a_projection_is_a_distribution_and_keeps_the_mean_unless_atoms_are_clipped():
     probability, reward, discount = some(40)
     reward, discount = reward.clamp(-1, 1), 0.8 * discount
-    projected = categorical.project(probability, ATOMS, reward, discount)
+    projected = project(probability, ATOMS, reward, discount)
     assert torch.allclose(projected.sum(dim=-1), torch.ones(40, dtype=torch.float64))
     assert torch.allclose(projected @ ATOMS, reward + discount * (probability @ ATOMS))
 
 
-def test_where_the_episode_ended_all_mass_lies_on_the_reward():
+def test_at_the_end_of_an_episode_all_mass_lies_on_the_reward():
     probability, _, _ = some(1)
-    end = categorical.project(probability, ATOMS, torch.tensor([2.0]), torch.tensor([0.0]))
+    end = project(probability, ATOMS, torch.tensor([2.0]), torch.tensor([0.0]))
     assert float(end[0, 30]) == pytest.approx(1.0)  # -10 + 30 * 0.4
 
 
 def test_in_single_precision_no_mass_is_lost_at_the_edges():
     probability, reward, discount = (x.float() for x in some(200))
-    projected = categorical.project(probability, ATOMS.float(), 3 * reward, discount)
+    projected = project(probability, ATOMS.float(), 3 * reward, discount)
     assert torch.allclose(projected.sum(dim=-1), torch.ones(200), atol=1e-5)
 
 
-def test_the_divergence_is_zero_of_itself_and_counts_no_empty_atoms():
+def test_the_divergence_of_a_distribution_from_itself_is_zero_and_empty_atoms_add_nothing():
     p = torch.tensor([[0.5, 0.5, 0.0]])
     q = torch.tensor([[0.25, 0.5, 0.25]])
-    assert float(categorical.divergence(q, q.log())) == pytest.approx(0.0)
-    assert float(categorical.divergence(p, q.log())) == pytest.approx(0.5 * math.log(2))
+    assert float(divergence(q, q.log())) == pytest.approx(0.0)
+    assert float(divergence(p, q.log())) == pytest.approx(0.5 * math.log(2))
