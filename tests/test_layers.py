@@ -123,3 +123,18 @@ def test_commands_that_need_no_network_do_not_load_torch(arguments: list[str]):
         "sys.exit(int(any(m in sys.modules for m in ('torch', 'gymnasium', 'matplotlib'))))"
     )
     subprocess.run([sys.executable, "-c", code, *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize("name", ["visr", "base"])
+def test_the_papers_agent_imports_no_extension(name: str):
+    modules = {f"{module}.{imported}" for module, imported in imports(ROOT / f"agents/{name}.py")}
+    assert not [module for module in modules if "extensions" in module]
+
+
+def test_a_run_of_visr_as_in_the_paper_loads_no_other_agent():
+    code = (
+        "import sys; from visr.config import presets; from visr.training.loop import Loop; "
+        "Loop(presets.get('smoke')).close(); "
+        "sys.exit([m for m in sys.modules if 'agents.extensions' in m or 'agents.nsq' in m] or 0)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

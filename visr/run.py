@@ -74,7 +74,7 @@ class Run:
     @property
     def adapts(self) -> bool:
         """Whether it can be given a task: VISR infers one, DIAYN searches among its skills."""
-        return isinstance(self.agent, Visr | Diayn)
+        return self.agent.adapts
 
     @property
     def path(self) -> Path:

@@ -1,1 +1,1 @@
-"""One published agent a file, and the n-step rule they share."""
+"""One published agent per file; `extensions` goes beyond the paper."""

@@ -36,7 +36,9 @@ class Agent(nn.Module, ABC):
     psi: SuccessorFeatures
     target_psi: SuccessorFeatures | None
     adapts = False
-    """Whether a new reward can be given to it after training."""
+    """Whether it can be given a new reward after training."""
+    uses_reward = False
+    """Whether it is trained on the environment's reward."""
 
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__()

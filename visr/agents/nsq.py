@@ -56,6 +56,8 @@ class NStepQ(Agent):
 class Nsq(NStepQ):
     """NSQ, the paper's supervised baseline: the only agent here that is trained on the reward."""
 
+    uses_reward = True
+
     def losses(self, unroll: Unroll) -> Losses:
         """c = r clipped to [-1, 1]"""
         reward = unroll.reward.clamp(-1, 1)

@@ -1,18 +1,14 @@
 """Which class implements `config.algorithm`.
 
-Classes are imported when they are asked for, so that training VISR loads no other agent.
+Other agents than the paper's VISR are imported when they are asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from visr.agents.base import Agent
+from visr.agents.visr import Visr
 from visr.config import AgentConfig
 from visr.types import EnvSpec
-
-if TYPE_CHECKING:
-    from visr.agents.visr import Visr
 
 _BEYOND_THE_PAPER = (
     "objective",
@@ -27,10 +23,10 @@ _BEYOND_THE_PAPER = (
 
 def new(config: AgentConfig, spec: EnvSpec) -> Agent:
     """The configured agent with new weights; DQN, PPO and Rainbow are in `visr.paper.baselines`."""
-    from visr.agents import curiosity, diayn, nsq
-
     if config.algorithm == "visr":
         return new_visr(config, spec)
+    from visr.agents import curiosity, diayn, nsq
+
     agents: dict[str, type[Agent]] = {
         "diayn": diayn.Diayn,
         "nsq": nsq.Nsq,
@@ -44,8 +40,8 @@ def new(config: AgentConfig, spec: EnvSpec) -> Agent:
 
 def new_visr(config: AgentConfig, spec: EnvSpec) -> Visr:
     """VISR as in the paper, or with what goes beyond it where a setting asks for that."""
-    from visr.agents.extensions.visr_plus import VisrPlus
-    from visr.agents.visr import Visr
+    if any(getattr(config, f) != getattr(AgentConfig, f) for f in _BEYOND_THE_PAPER):
+        from visr.agents.extensions.visr_plus import VisrPlus
 
-    is_paper = all(getattr(config, f) == getattr(AgentConfig, f) for f in _BEYOND_THE_PAPER)
-    return (Visr if is_paper else VisrPlus)(config, spec)
+        return VisrPlus(config, spec)
+    return Visr(config, spec)

@@ -207,7 +207,7 @@ def _evaluate_baseline(chosen: Options) -> None:
 
 
 def _title(loaded: Run) -> str:
-    is_rewarded = loaded.config.agent.algorithm == "nsq" or loaded.directory.is_finetuned
+    is_rewarded = loaded.agent.uses_reward or loaded.directory.is_finetuned
     kind = "rewarded" if is_rewarded else "reward-free"
     return f"{loaded.config.env}, {loaded.num_steps:,} {kind} steps: raw scores of whole episodes"
 

@@ -1,1 +1,1 @@
-"""Mathematics on tensors: no parameters, no config, no environment."""
+"""Pure functions: the sphere, n-step returns, epsilon-greedy actions, reward regression, seeds."""

@@ -15,18 +15,17 @@ from visr.errors import UserError
 Vector = NDArray[np.float64]
 
 FLOOR = 1e-10
-"""A direction with less than this share of sum |phi|^2 counts as absent: the rank cut-off.
+"""The rank cut-off: a direction with a smaller share of sum |phi|^2 counts as absent.
 
-Rounding leaves about 1e-16 to 1e-13 of it in every direction, and float32 features some 1e-15 more,
-so what rises above the floor is known to several digits. A feature may still vary 1e5 times less
-than the largest one.
+Rounding errors have a share of 1e-16 to 1e-13 in every direction, so that a direction above the floor is
+known to several digits. Its standard deviation may still be 1e5 times smaller than the largest one.
 """
 
 
 class RewardSums:
-    """Everything regression needs to know about the steps seen so far.
+    """The sums over steps that regression needs.
 
-    With z = (phi, r, 1), every sum is a corner of one matrix: `moments` = sum of z z^T, [d+2, d+2].
+    With z = (phi, r, 1), all of them are parts of one matrix: `moments` = sum of z z^T, [d+2, d+2].
     """
 
     def __init__(self, num_features: int) -> None:
@@ -45,7 +44,7 @@ class RewardSums:
         return int(self.moments[-1, -1])
 
     def add(self, phi: ArrayLike, r: ArrayLike) -> None:
-        """Take in steps: phi [N, d], r [N]."""
+        """Add steps: phi [N, d], r [N]."""
         phi, r = np.asarray(phi, np.float64), np.asarray(r, np.float64)
         if r.ndim != 1 or phi.shape != (len(r), self.num_features):
             raise UserError(
@@ -75,14 +74,14 @@ class Fit:
     intercept: float
     """0 unless centred."""
     r_squared: float
-    """1 - SSE / SST, SST about the mean of r: negative is worse than a constant; 0 if r is one."""
+    """1 - SSE / SST, with SST about the mean of r: negative if worse than a constant; 0 if r is constant."""
     condition_number: float
-    """Of phi's second moments (centred if the fit is), penalty left out; inf if rank-deficient."""
+    """Of phi's second moments (centred if the fit is), without the penalty; inf if rank-deficient."""
     standard_error: NDArray[np.float64]
-    """[d], as if residuals were independent and alike; inf if no steps are left to judge by.
+    """[d], for independent residuals of equal variance; inf without degrees of freedom.
 
-    Steps of one episode depend on each other, so the true error is rather larger. Directions that
-    phi never takes are 0 in w by choice, hence without error; the bias of ridge is not included.
+    Steps of one episode depend on each other, so that the true error is larger. Directions in which phi
+    never varies are 0 in w and have no error; the bias of ridge is not included.
     """
     num_steps: int
     num_rewarded: int
@@ -110,13 +109,13 @@ LEAST_SQUARES = InferenceConfig()
 def solve(
     sums: RewardSums, *, centred: bool = False, ridge: float = 0.0, whitened: bool = False
 ) -> Fit:
-    """w = argmin sum (r - phi . w)^2, of minimum norm where phi leaves it open.
+    """w = argmin sum (r - phi . w)^2, of minimum norm where it is not unique.
 
-    `centred` takes the means out of phi and r first: a constant offset of r is then no part of w.
-    `ridge` adds ridge * trace(sum phi phi^T) / d, of the plain phi, to the diagonal of the moments M.
-    `whitened` gives M^(-1/2) sum phi r at its best scale: the coefficients of features made uncorrelated
-    and alike in size. It lies half-way between least squares, M^-1 sum phi r, which trusts directions
-    that phi seldom takes as much as any, and the plain correlation sum phi r, which hardly sees them.
+    `centred` subtracts the means of phi and r first, so that a constant offset of r does not change w.
+    `ridge` adds ridge * trace(sum phi phi^T) / d, of the uncentred phi, to the diagonal of the moments M.
+    `whitened` gives M^(-1/2) sum phi r at its best scale: the coefficients of whitened features. It is a
+    compromise between least squares, M^-1 sum phi r, which gives rare directions of phi full weight, and
+    the correlation sum phi r, which gives them almost none.
     """
     if not 0 <= ridge < math.inf:
         raise UserError(f"ridge = {ridge} must be a finite number of at least 0.")
@@ -127,11 +126,11 @@ def solve(
     about_mean = plain - num_steps * np.outer(mean, mean)
     is_constant = about_mean[-1, -1] <= 1e-12 * plain[-1, -1]
     if is_constant:
-        about_mean[-1, :] = about_mean[:, -1] = 0.0  # what rounding left over is no correlation
+        about_mean[-1, :] = about_mean[:, -1] = 0.0  # only rounding errors are left
     moments = about_mean if centred else plain
     gram, cross, square = moments[:-1, :-1], moments[:-1, -1], moments[-1, -1]
 
-    # In the eigenbasis of the features, inverting is dividing by each direction's spread.
+    # In the eigenbasis of the moments, their inverse is a division by each eigenvalue (`spread`).
     energy = np.trace(plain[:-1, :-1])
     spread, basis = np.linalg.eigh(gram)
     spread = np.where(spread > FLOOR * energy, spread, 0.0)
@@ -158,14 +157,14 @@ def solve(
 
 
 def _at_best_scale(gain: Vector, spread: Vector, cross: Vector) -> Vector:
-    """The multiple of `gain` whose w = gain * cross leaves the least error, in the features' eigenbasis."""
+    """The multiple of `gain` for which w = gain * cross has the least error, in the eigenbasis."""
     w = gain * cross
     size = float(spread @ w**2)
     return gain * (float(w @ cross) / size if size > 0 else 0.0)
 
 
 def explained(sums: RewardSums, w: NDArray[np.float64]) -> float:
-    """The share of the reward's variance that phi . w explains at its best scale and offset."""
+    """The share of the reward's variance that phi . w explains with the best scale and offset."""
     num_steps, plain = sums.num_steps, sums.moments[:-1, :-1]
     mean = sums.moments[-1, :-1] / max(num_steps, 1)
     about_mean = plain - num_steps * np.outer(mean, mean)

@@ -13,11 +13,11 @@ def n_step(
 
     cumulant [T, B, *F], discount [T, B], value [T+1, B, *F], cut [T, B] bool -> [T, B, *F]
 
-    discount_t is 0 where arriving at t+1 ended the episode (terminated). cut_t is true where the
-    sequence breaks after that arrival (truncated): bootstrap there and do not look beyond.
+    discount_t is 0 where the episode ended at t+1 (terminated). cut_t is true where the return must
+    bootstrap from V_{t+1} and use no later step (truncated).
     """
     if n < 1:
-        raise ValueError(f"n = {n} is no number of steps; it must be at least 1.")
+        raise ValueError(f"n = {n} must be at least 1 step.")
     features = (1,) * (cumulant.ndim - discount.ndim)
     if n == 1:
         return torch.addcmul(cumulant, discount.view(*discount.shape, *features), value[1:])
@@ -25,7 +25,7 @@ def n_step(
     last[-1] = True
     last, discount = last.view(*last.shape, *features), discount.view(*discount.shape, *features)
 
-    # G_t = base_t + onward_t G_{t+1}: where nothing follows, base_t is the whole one-step return.
+    # G_t = base_t + onward_t G_{t+1}; where no G follows, base_t is the one-step return.
     one_step = cumulant + discount * value[1:]
     base = torch.where(last, one_step, cumulant)
     onward = discount.masked_fill(last, 0)
@@ -38,7 +38,7 @@ def n_step(
 
 
 def _to_the_end(base: Tensor, onward: Tensor) -> Tensor:
-    """The fixed point of G_t = base_t + onward_t G_{t+1}, in one sweep backwards through time."""
+    """G_t = base_t + onward_t G_{t+1}, computed backwards through time."""
     g = [base[-1]]
     for t in reversed(range(len(base) - 1)):
         g.append(torch.addcmul(base[t], onward[t], g[-1]))

@@ -1,4 +1,4 @@
-"""Seeds that follow from one another and share no draws."""
+"""Independent seeds derived from one seed."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 
 def derived(*words: int) -> int:
-    """A seed for one purpose: of a run's seed, what it is for, and how many came before.
+    """A seed for one purpose, of a run's seed, a number for the purpose, and a counter.
 
-    It has 32 bits, as PyTorch's generator looks at no more of a seed: s and s + 2**32 give the same draws.
+    It has 32 bits because PyTorch's generator uses no more: s and s + 2**32 give the same draws.
     """
     return int(np.random.SeedSequence(words).generate_state(1)[0])

@@ -22,9 +22,9 @@ def uniform(*shape: int, d: int, generator: Generator | None = None) -> Tensor:
 
 @torch.no_grad()
 def spread(count: int, d: int, generator: Generator | None = None, num_rounds: int = 200) -> Tensor:
-    """Unit vectors [count, d] far from each other: uniform draws that have repelled one another.
+    """Unit vectors [count, d] far from each other: uniform draws that then repel each other.
 
-    x_i <- (x_i + step * sum_j (x_i - x_j) / |x_i - x_j|^3), at unit length, with steps that shrink
+    x_i <- normalise(x_i + step * sum_j (x_i - x_j) / |x_i - x_j|^3), with a step that falls to 0
     """
     points = uniform(count, d=d, generator=generator)
     for round in range(num_rounds):
@@ -51,7 +51,7 @@ def vmf_sample(
         raise ValueError(
             f"d = {mu.shape[-1]} is too small; a sphere to draw from needs at least 2."
         )
-    # Components come first: sums over d then run along memory, which is much quicker.
+    # [d, N]: sums over d are much faster along the first axis.
     mus = mu.reshape(-1, mu.shape[-1]).T.contiguous()
     d, num_mus = mus.shape
     x, accepted = _vmf_propose(mus[:, None].expand(d, num_samples, num_mus), kappa, generator)
@@ -63,7 +63,7 @@ def vmf_sample(
         again, accepted = _vmf_propose(mus[:, missing % num_mus], kappa, generator)
         x.index_copy_(1, missing, again)
         missing = missing[~accepted]
-    else:  # a few rounds accept all draws, but of NaN none ever is
+    else:  # a few rounds accept all draws, but never a NaN
         raise ValueError("mu must be finite unit vectors; no draw around these is accepted.")
     return x.view(d, num_samples, num_mus).permute(2, 1, 0).reshape(*mu.shape[:-1], num_samples, d)
 
@@ -75,14 +75,14 @@ def _vmf_propose(mu: Tensor, kappa: float, generator: Generator | None) -> tuple
     """One draw for every mu [d, ...] from Wood's envelope, and whether the vMF density accepts it.
 
     The envelope's cosine t = mu . x has a density prop. to (1 - t^2)^{(d-3)/2} (1 - b t)^{1-d}.
-    That is how a uniform direction u looks after a Lorentz boost along mu with velocity b (the
-    aberration of starlight), so with y = mu . u and s = sqrt(1 - b^2)
+    A uniform direction u has this density after a Lorentz boost along mu with velocity b; with
+    y = mu . u and s = sqrt(1 - b^2)
 
         t = (b + y) / (1 + b y)        x = (s u + (b + (1 - s) y) mu) / (1 + b y).
 
-    This needs no tangent basis, so no mu is special. Wood's b solves kappa (1 - b^2) = (d - 1) b,
-    which turns his test kappa (t - b) + (d - 1) log((1 - b t) / (1 - b^2)) >= log U into
-    (d - 1) (1 - h + log h) >= log U with h = 1 / (1 + b y): nothing large, whatever kappa.
+    This needs no tangent basis. Wood's b solves kappa (1 - b^2) = (d - 1) b, which turns his test
+    kappa (t - b) + (d - 1) log((1 - b t) / (1 - b^2)) >= log U into
+    (d - 1) (1 - h + log h) >= log U with h = 1 / (1 + b y), in which no term grows with kappa.
     """
     d = len(mu)
     b = 2 * kappa / (d - 1 + math.hypot(2 * kappa, d - 1))

@@ -7,11 +7,11 @@ import torch
 from numpy.typing import NDArray
 
 from visr import envs
-from visr.agents.base import Agent
+from visr.agents.base import Agent, BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
-from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.play.rendering import Picture, Screen
+from visr.types import Transitions
 
 
 class Stage:
@@ -63,9 +63,9 @@ class Stage:
     @torch.inference_mode()
     def features(self) -> NDArray[np.float32]:
         """phi of where it stands now, [d]."""
-        assert isinstance(self._agent, Visr)  # the others have no features to show
-        seen = torch.as_tensor(self.observation, device=self._agent.device)
-        return self._agent.phi(seen)[0].cpu().numpy()
+        assert isinstance(self._agent, BehaviourModel)  # other agents have no features
+        observation = torch.as_tensor(self.observation, device=self.actor.device)
+        return self._agent.cumulant(Transitions(observation))[0].cpu().numpy()
 
     def close(self) -> None:
         """Let go of the environment and the screen."""
