@@ -21,7 +21,7 @@ import torch
 
 import visr
 from visr.config import FinetuneConfig
-from visr.evaluation import grid_benchmark
+from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
 from visr.finetuning.trainer import FineTuner
 from visr.storage.tables import append_rows
@@ -58,7 +58,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     run = visr.load(options.run)
-    rewards = grid_benchmark.Evaluator(run.config).families
+    benchmark = GridBenchmark.for_environment(run.config)
+    assert benchmark is not None
+    rewards = benchmark.families
     for family in options.families:
         for i, reward in enumerate(rewards[family][: options.num_tasks]):
             for from_scratch in (True,) if options.free_steps else (False, True):

@@ -15,8 +15,7 @@ from typing import Any
 import visr
 from visr import config as configuration
 from visr.config import presets
-from visr.evaluation import rewarded_phase
-from visr.storage import pretrained_models, schema
+from visr.storage import pretrained_models
 
 
 def pretrain_command(config: configuration.RunConfig, preset: str) -> str:
@@ -40,7 +39,7 @@ def scores(run: visr.Run, name: str) -> dict[str, Any]:
     if run.world is not None:
         measured = {k: round(v, 3) for k, v in run.evaluate_families().items()}
         return {"fraction_of_optimal": measured, "command": f"visr evaluate pretrained:{name}"}
-    result = schema.to_dict(rewarded_phase.record(run.phase_two(), run.config, run.num_steps))
+    result = run.phase_two().to_dict()
     means = {c["name"]: round(c["mean"], 2) for c in result["conditions"]}
     return {"mean_score_of_30_episodes": means, "command": f"visr evaluate pretrained:{name}"}
 

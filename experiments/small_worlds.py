@@ -45,12 +45,12 @@ def scored(run: visr.Run, seed: int) -> list[dict[str, Any]]:
     try:
         found = run.compare("env", num_episodes=NUM_STEPS, num_steps=NUM_STEPS, seed=seed)
         best = found.best
-        for method, answer in found.answers.items():
+        for method, answer in found.estimates.items():
             tasks[method] = run.task_of(found, method, "env")
             r_squared[method] = f"{answer.r_squared:.4f}"
     except UserError as error:
         print(run.config.env, seed, error, flush=True)
-    for score in two_phase.judge(run.agent, run.config, tasks, seed=seed + 1):
+    for score in two_phase.evaluate(run.agent, run.config, tasks, seed=seed + 1):
         rows.append(
             {
                 "env": run.config.env,

@@ -17,7 +17,7 @@ import pytest
 
 import visr
 from visr.cli import main
-from visr.evaluation import two_phase
+from visr.inference.collect import own_tasks
 from visr.storage.files import read_json
 from visr.training import checkpoint
 
@@ -406,7 +406,7 @@ def test_an_environment_of_the_users_own_is_found_where_they_stand(
 
 
 def test_a_skill_is_what_the_command_line_plays_under_that_seed(run: visr.Run):
-    w = two_phase.uniform_tasks(run.config.agent.num_features, 7)()
+    w = own_tasks(run.agent, 7)()
     np.testing.assert_allclose(run.skill(7).w, w, rtol=1e-6)
     assert run.skill(7).name == "skill:7"
 

@@ -46,8 +46,6 @@ LAYERS = [
 LATER = {
     ("pretraining.py", "paper"),
     ("report/__init__.py", "paper"),
-    ("inference/dataset.py", "evaluation"),
-    ("inference/recording.py", "evaluation"),
 }
 """The only imports of a later layer: (file, layer)."""
 

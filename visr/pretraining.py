@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visr.agents.base import Agent
-from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import BASELINES, RunConfig
 from visr.errors import UserError, needing
-from visr.evaluation import grid_benchmark, grid_snapshot, skill_search
+from visr.evaluation import grid_benchmark
+from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference import recording
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
@@ -165,32 +164,25 @@ def _exact_evaluation(
     run: RunDir, trainer: AnyTrainer, rows: MetricsWriter
 ) -> Callable[[int], dict[str, float]] | None:
     """Write fractions of optimal to evaluation.csv, in grid worlds."""
-    exact = grid_benchmark.Evaluator.for_environment(trainer.config)
-    if exact is None or trainer.agent is None:
+    benchmark = GridBenchmark.for_environment(trainer.config)
+    if benchmark is None or trainer.agent is None:
         return None
 
     def evaluate(num_steps: int) -> dict[str, float]:
         agent = trainer.agent
         try:
-            scores = _exact_scores(exact, agent)
+            scores = benchmark.scores(agent)
         except UserError:  # features that are equal in all states: no reward to optimise
             return {}
         if not scores:
             return {}
         append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
         if isinstance(agent, Visr):
-            grid_snapshot.draw(agent, exact).save(run.grid_snapshot)
+            grid_benchmark.snapshot(agent, benchmark.world).save(run.grid_snapshot)
         rows.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)
         return scores
 
     return evaluate
-
-
-def _exact_scores(exact: grid_benchmark.Evaluator, agent: Agent | None) -> dict[str, float]:
-    """Mean fraction of optimal per task family; empty for agents that cannot be given a task."""
-    if isinstance(agent, Visr):
-        return exact.scores(agent)
-    return skill_search.exact_scores(agent, exact) if isinstance(agent, Diayn) else {}
 
 
 def _record(run: RunDir, trainer: AnyTrainer) -> None:
@@ -200,4 +192,4 @@ def _record(run: RunDir, trainer: AnyTrainer) -> None:
         return
     agent = trainer.agent
     if isinstance(agent, Visr) and recording.is_possible(agent.spec.observation_space, num_steps):
-        recording.save(run.recorded, recording.record(agent, config, num_steps))
+        recording.record(agent, config, num_steps).save(run.recorded)

@@ -18,20 +18,24 @@ from visr.agents import registry
 from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
-from visr.config import BASELINES, GRID, RunConfig
-from visr.envs.grid import dynamic_programming as exact
+from visr.config import BASELINES, GRID
+from visr.envs.grid.dynamic_programming import GAMMA
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError, short_repr
-from visr.evaluation import grid_benchmark, rewarded_phase, skill_search, two_phase
+from visr.evaluation import grid_benchmark, two_phase
+from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
-from visr.inference import compare as methods
-from visr.inference import dataset, recording, regression, rewards
-from visr.inference.recording import RewardFunction
+from visr.inference import collect, dataset, prompts, recording, rewards
+from visr.inference.prompts import ENV_REWARD, Reward
+from visr.inference.recording import Recording, RewardFunction
+from visr.inference.regression import Comparison
+from visr.inference.steps import RewardedSteps
 from visr.play import onnx, policy
 from visr.play.policy import Policy
 from visr.storage import pretrained_models
 from visr.storage.records.evaluation import Evaluation
 from visr.storage.records.task import Task, direction
+from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
 from visr.training.actor_pool import spec_of
@@ -60,6 +64,7 @@ class Run:
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
         self.world = envs.exact_model(self.config)
+        """The exact model of the environment, if it is known."""
 
     @property
     def visr(self) -> Visr:
@@ -98,42 +103,32 @@ class Run:
         """The task that a reward describes; no weight changes.
 
         On the grid: an array over cells, or one of the command line's forms ("boxes:7", "goal:2,3",
-        "row > 5"); `fields` are `centred`, `ridge` and `whitened`, where they shall differ from the run's.
-        Anywhere: "env", the environment's own reward, met for 50 episodes or 100,000 steps; a function of
-        (observations, actions, next observations) or an expression over observation fields, judged on
-        the recorded sample; an .npz file of observations and rewards. `method` is one of `compare`'s,
-        or "best"; `fields` is `clip_rewards`, for "env".
+        "row > 5"); `fields` are `centred`, `ridge` and `whitened`, if they differ from the run's.
+        Anywhere: "env", the environment's own reward, collected for 50 episodes or 100,000 steps; a
+        function of (observations, actions, next observations) or an expression over observation fields,
+        applied to the recorded steps; an .npz file of observations and rewards. `method` is one of
+        `compare`'s, or "best"; `fields` is `clip_rewards`, for "env".
         """
-        _ = self.visr  # others have no features that a reward could be expressed in
-        if self.world is None or callable(reward) or dataset.is_general(reward):
+        agent = self.visr  # others have no features to express a reward in
+        if self.world is None or prompts.is_of_steps(reward):
             compared = self.compare(reward, **fields)  # pyright: ignore
-            return self.task_of(compared, method, _name_of(reward))
-        world = self.world
+            return self.task_of(compared, method, prompts.name_of(reward))
         if method != "best":
             raise UserError(
                 f"method = {short_repr(method)} is for rewards of steps; for cells give centred, ridge or "
                 "whitened."
             )
-        if isinstance(reward, str):
-            wanted = rewards.parse(reward, world)
-        else:
-            wanted = rewards.from_array(reward, world)  # pyright: ignore
-        task = regression.by_regression(
-            grid_benchmark.features(self.visr, world)[world.free],
-            wanted.values[world.free],
-            self._inferring(fields).inference,
-            name=wanted.name,
-            env=self.config.env,
-        )
-        return dataclasses.replace(task, reward=wanted.values)
-
-    def _inferring(self, fields: dict[str, Any]) -> RunConfig:
         if unknown := set(fields) - set(vars(self.config.inference)):
             odd = ", ".join(sorted(unknown))
             raise UserError(
                 f"infer takes centred, ridge, whitened and clip_rewards, but not {odd}."
             )
-        return configuration.replace(self.config, **fields)
+        world, config = self.world, configuration.replace(self.config, **fields).inference
+        wanted = rewards.of_cells(reward, world)  # pyright: ignore
+        phi = grid_benchmark.features(agent, world)
+        compared = Reward(wanted.name, config).infer(agent, lambda: wanted.rewarded(phi, world))
+        task = self.task_of(compared, "best", wanted.name)
+        return dataclasses.replace(task, reward=wanted.values)
 
     def compare(
         self,
@@ -141,81 +136,80 @@ class Run:
         *,
         clip_rewards: bool | None = None,
         **counts: int,
-    ) -> methods.Comparison:
-        """Every method's answer on the same steps; `counts` are `meet_rewards`'s, for "env"."""
-        config, _ = self.config, self.visr
-        clip = config.inference.clip_rewards if clip_rewards is None else clip_rewards
-        if isinstance(reward, str) and reward == dataset.ENV_REWARD:
-            self.require_rewards()
-            return methods.compare(dataset.from_environment(self.meet_rewards(**counts), clip))
-        if counts or clip_rewards is not None:
+    ) -> Comparison:
+        """Every method's estimate from the same steps; `counts` are `collect_rewarded`'s, for "env"."""
+        is_env = isinstance(reward, str) and reward == ENV_REWARD
+        if not is_env and (counts or clip_rewards is not None):
             raise UserError(
                 'clip_rewards and counts belong to the environment\'s own reward, "env".'
             )
-        if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
-            return methods.compare(dataset.from_dataset(Path(reward), self.visr))
-        if not isinstance(reward, str) and not callable(reward):
-            raise UserError(
-                f'{type(reward).__name__} is no reward for {config.env}; give "env", an expression, a '
-                "function or an .npz file."
-            )
-        return methods.compare(dataset.from_recording(self.recording(), reward))
 
-    def task_of(self, compared: methods.Comparison, method: str, name: str) -> Task:
-        """One method's answer as a task; "best" is the one that predicts held-out episodes best."""
-        chosen = compared.best if method == "best" else method
-        if chosen not in compared.answers:
-            known = ", ".join(["best", *compared.answers])
-            raise UserError(f"There is no method {method!r} for this reward; there are {known}.")
-        return dataset.task_of(compared.answers[chosen], compared, name, self.config.env)
+        def data() -> RewardedSteps:
+            if is_env:
+                self.require_rewards()
+                steps = self.collect_rewarded(**counts)
+                clip = self.config.inference.clip_rewards if clip_rewards is None else clip_rewards
+                return steps.clipped() if clip else steps
+            if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
+                return dataset.read(Path(reward), self.visr)
+            if not isinstance(reward, str) and not callable(reward):
+                raise UserError(
+                    f'{type(reward).__name__} is no reward for {self.config.env}; give "env", an '
+                    "expression, a function or an .npz file."
+                )
+            return self.recording().rewarded(reward)
+
+        return Reward(prompts.name_of(reward)).infer(self.visr, data)
+
+    def task_of(self, compared: Comparison, method: str, name: str) -> Task:
+        """One method's estimate as a task; "best" is the method to trust."""
+        return prompts.to_task(compared, method, name, self.config.env)
 
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
-        """A task that needs no reward: the random skill of that seed, or the direction w itself, [d]."""
-        d = self.config.agent.num_features
+        """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
+        size = self.agent.task_size
         if isinstance(which, int):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
-            w = two_phase.uniform_tasks(d, which)()
+            w = collect.own_tasks(self.agent, which)()
             return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
         w = np.asarray(which)
-        if w.dtype.kind not in "iuf" or w.shape != (d,) or not np.isfinite(w).all():
+        if w.dtype.kind not in "iuf" or w.shape != (size,) or not np.isfinite(w).all():
             raise UserError(
-                f"A direction of this run is {d} finite numbers, not {short_repr(which)}."
+                f"A direction of this run is {size} finite numbers, not {short_repr(which)}."
             )
         return direction(w, name or "direction", self.config.env)
 
-    def recording(self) -> recording.Recording:
-        """The reward-free sample that the run keeps; made now if it is not there yet."""
+    def recording(self) -> Recording:
+        """The reward-free steps that the run keeps; recorded now if they are missing."""
         path, num_steps = self.directory.recorded, self.config.inference.recorded_steps
         if path.exists():
-            return recording.load(path)
+            return Recording.load(path)
         if not recording.is_possible(self.agent.spec.observation_space, num_steps) or not num_steps:
             raise UserError(
                 f"No sample of {self.config.env} was kept, as its observations are large or recorded_steps "
                 "is 0; use --reward env, or an .npz file of observations and rewards."
             )
         recorded = recording.record(self.visr, self.config, num_steps)
-        recording.save(path, recorded)
+        recorded.save(path)
         return recorded
 
-    def meet_rewards(
+    def collect_rewarded(
         self,
         *,
-        num_episodes: int = two_phase.NUM_EPISODES,
-        num_steps: int = two_phase.NUM_STEPS,
+        num_episodes: int = collect.NUM_EPISODES,
+        num_steps: int = collect.NUM_STEPS,
         seed: int = 0,
-    ) -> two_phase.Rewarded:
-        """See the environment's rewards, with a uniform task per episode."""
+    ) -> RewardedSteps:
+        """Steps with the environment's own rewards; each episode pursues a task drawn as in training."""
         configuration.check_value("seed", seed)
-        return two_phase.meet_rewards(
-            self.agent,
-            self.config,
-            num_episodes=num_episodes,
-            num_steps=num_steps,
-            seed=seed,
+        return collect.collect_rewarded(
+            self.agent, self.config, num_episodes=num_episodes, num_steps=num_steps, seed=seed
         )
 
-    def try_task(
+    meet_rewards = collect_rewarded  # its earlier name
+
+    def evaluate_task(
         self,
         task: Task,
         *,
@@ -223,26 +217,31 @@ class Run:
         epsilon: float | None = None,
         gpi: bool | None = None,
         seed: int = 1,
-    ) -> two_phase.Scores:
+    ) -> Condition:
         """Raw scores of whole episodes that pursue the task, in any environment."""
         configuration.check_value("seed", seed)
         if epsilon is not None:
             configuration.check_value("epsilon", epsilon)
-        choice = two_phase.always(self._checked(task))
-        return two_phase.try_task(
+        return two_phase.evaluate_task(
             self.agent,
             self.config,
-            task.name,
-            choice,
+            self._checked(task),
             num_episodes=num_episodes,
             epsilon=epsilon,
             gpi=gpi,
             seed=seed,
         )
 
-    def phase_two(self, **fields: Any) -> rewarded_phase.PhaseTwo:
-        """The paper's second phase: rewards for a little while, regression and search, 30 episodes each."""
-        return rewarded_phase.run(self.agent, self.config, **fields)
+    try_task = evaluate_task  # its earlier name
+
+    def phase_two(self, *, clip_rewards: bool | None = None, **counts: Any) -> two_phase.PhaseTwo:
+        """The paper's second phase; `counts` are `two_phase.run`'s.
+
+        Collect rewards for 50 episodes or 100,000 steps, infer by regression and search, play both for 30.
+        """
+        fields = {} if clip_rewards is None else {"clip_rewards": clip_rewards}
+        config = configuration.replace(self.config, **fields)
+        return two_phase.run(self.agent, config, self.num_steps, **counts)
 
     def finetune(
         self,
@@ -283,22 +282,17 @@ class Run:
         gpi = self.config.agent.gpi if gpi is None else gpi
         return Policy(self.agent, self._checked(task), self._codec, gpi, epsilon)
 
-    def evaluate(
-        self, task: Task, *, gamma: float = exact.GAMMA, gpi: bool | None = None
-    ) -> Evaluation:
-        """The exact worth of the task's policy for its true reward (grid worlds)."""
+    def evaluate(self, task: Task, *, gamma: float = GAMMA, gpi: bool | None = None) -> Evaluation:
+        """The exact value of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
         return grid_benchmark.evaluate(
             self.visr, self._require_world(), self._checked(task), gamma, gpi
         )
 
-    def evaluate_families(self, *, gamma: float = exact.GAMMA) -> dict[str, float]:
+    def evaluate_families(self, *, gamma: float = GAMMA) -> dict[str, float]:
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
-        self._require_world()
-        exact = grid_benchmark.Evaluator(self.config, gamma)
-        if isinstance(self.agent, Diayn):
-            return skill_search.exact_scores(self.agent, exact)
-        return exact.scores(self.visr)
+        benchmark = GridBenchmark(self.config, self._require_world(), gamma)
+        return benchmark.scores(self.agent if self.adapts else self.visr)
 
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
         """phi of each observation: [N, d], unit length."""
@@ -332,7 +326,7 @@ class Run:
         return (batch[0] if is_single else batch).to(self.agent.device)
 
     def require_rewards(self) -> None:
-        """Refuse where the environment has no rewards of its own to meet."""
+        """Refuse an environment without rewards of its own."""
         if self.world is not None:
             raise UserError(
                 f"{GRID} has no rewards of its own to meet; describe one, such as goal:2,3 or boxes:7."

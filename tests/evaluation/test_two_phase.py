@@ -1,8 +1,9 @@
-"""The second phase: rewards are met, a task is inferred, scores are kept."""
+"""The second phase: rewards are collected, tasks are inferred, episodes are scored."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,16 @@ from visr import config as configuration
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
-from visr.envs.episodes import Episode
 from visr.envs.grid.env import GridVectorEnv
 from visr.envs.grid.world import GridWorld
-from visr.errors import UserError
 from visr.evaluation import two_phase
-from visr.evaluation.two_phase import Rewarded, Scores
-from visr.inference import compare, dataset
-from visr.storage.records.two_phase import UNADAPTED, UNTRAINED
+from visr.inference import collect
+from visr.inference.collect import ACTIONS, collect_rewarded, own_tasks
+from visr.inference.steps import RewardedSteps, TriedTasks
+from visr.ops.rng import derived
+from visr.storage.records.task import Task, direction
+from visr.storage.records.two_phase import UNADAPTED, UNTRAINED, Condition, TwoPhase
+from visr.storage.run_dir import RunDir
 from visr.training.loop import new_agent
 from visr.types import EnvSpec
 
@@ -44,7 +47,7 @@ def agent(config: RunConfig) -> Visr:
 
 @pytest.fixture
 def pay(config: RunConfig, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function: rewards on arrival [S] -> nothing, but the environment pays them from now on."""
+    """A function that makes the environment pay a reward [S] on arrival."""
 
     def rewarding(reward: Any) -> None:
         world = GridWorld.from_config(config.grid)
@@ -67,246 +70,247 @@ def planted(agent: Visr, scale: float = 1.0) -> NDArray[np.float64]:
     return agent.phi(torch.arange(16)).numpy() @ (scale * W)
 
 
-def seen(reward: Any, scores: Any = (0.0,), cut: Any = ()) -> Rewarded:
-    """Steps whose features are the unit vectors in turn, and episodes with these scores, some cut short."""
-    reward = np.asarray(reward, dtype=np.float32)
+def seen(reward: Any, returns: Any = (0.0,)) -> RewardedSteps:
+    """Steps whose features are the unit vectors in turn, and episodes with these returns, likewise."""
+    reward = np.asarray(reward, dtype=np.float64)
     phi = np.eye(3, dtype=np.float32)[np.arange(len(reward)) % 3]
-    episodes = [
-        Episode(w=np.eye(3, dtype=np.float32)[i % 3], score=s, is_finished=i not in cut)
-        for i, s in enumerate(scores)
-    ]
-    return Rewarded(episodes, phi, reward, np.zeros(len(reward), dtype=np.intp))
+    tried = TriedTasks(np.eye(3)[np.arange(len(returns)) % 3], np.asarray(returns, dtype=float))
+    return RewardedSteps(phi, reward, np.zeros(len(reward), dtype=np.intp), tried)
 
 
-# --- meeting rewards
+def task(w: Any = (0, 1, 0)) -> Task:
+    return direction(np.asarray(w), "x", "visr/Grid-v0")
 
 
-def test_every_step_of_every_episode_is_written_down(agent: Visr, config: RunConfig, pay: Any):
+def lengths(steps: RewardedSteps) -> list[int]:
+    return np.bincount(steps.episode).tolist()
+
+
+# --- collecting rewards
+
+
+def test_every_step_of_every_episode_is_kept(agent: Visr, config: RunConfig, pay: Any):
     # 12 episodes of 9 steps, ten at a time and all of them resetting at once
     pay(2.5)
-    met = two_phase.meet_rewards(agent, config, num_episodes=12)
-    assert [e.num_steps for e in met.episodes] == [STEPS] * 12
-    assert [e.score for e in met.episodes] == [2.5 * STEPS] * 12
-    assert np.bincount(met.episode).tolist() == [STEPS] * 12
-    assert met.reward.tolist() == [2.5] * 12 * STEPS  # raw
-    np.testing.assert_allclose(np.linalg.norm(met.phi, axis=1), 1, rtol=1e-5)
+    steps = collect_rewarded(agent, config, num_episodes=12)
+    assert lengths(steps) == [STEPS] * 12
+    assert steps.tried is not None
+    assert steps.tried.returns.tolist() == [2.5 * STEPS] * 12
+    assert steps.reward.tolist() == [2.5] * 12 * STEPS  # raw
+    np.testing.assert_allclose(np.linalg.norm(steps.features, axis=1), 1, rtol=1e-5)
 
 
-def test_steps_belong_to_their_episodes(agent: Visr, config: RunConfig, pay: Any):
+def test_the_rewards_of_an_episode_add_up_to_its_return(agent: Visr, config: RunConfig, pay: Any):
     pay(np.random.default_rng(0).normal(size=16))
-    met = two_phase.meet_rewards(agent, config, num_episodes=12)
-    sums = np.bincount(met.episode, weights=met.reward)
-    np.testing.assert_allclose(sums, [e.score for e in met.episodes], atol=1e-5)
+    steps = collect_rewarded(agent, config, num_episodes=12)
+    sums = np.bincount(steps.episode, weights=steps.reward)
+    assert steps.tried is not None
+    np.testing.assert_allclose(sums, steps.tried.returns, atol=1e-5)
     assert len(set(sums.round(3))) > 6
 
 
-def test_every_episode_has_a_task_of_its_own(agent: Visr, config: RunConfig, pay: Any):
+def test_every_episode_pursues_its_own_task(agent: Visr, config: RunConfig, pay: Any):
     pay(0.0)
-    met = two_phase.meet_rewards(agent, config, num_episodes=12)
-    tasks = np.stack([e.w for e in met.episodes])
-    np.testing.assert_allclose(np.linalg.norm(tasks, axis=1), 1, rtol=1e-5)
-    assert len(np.unique(tasks, axis=0)) == 12
+    tried = collect_rewarded(agent, config, num_episodes=12).tried
+    assert tried is not None
+    np.testing.assert_allclose(np.linalg.norm(tried.w, axis=1), 1, rtol=1e-5)
+    assert len(np.unique(tried.w, axis=0)) == 12
 
 
 def test_steps_may_run_out_before_episodes_do(agent: Visr, config: RunConfig, pay: Any):
     pay(1.0)
-    met = two_phase.meet_rewards(agent, config, num_episodes=12, num_steps=40)
-    assert len(met.reward) == 40
-    assert [e.num_steps for e in met.episodes] == [4] * 10
+    steps = collect_rewarded(agent, config, num_episodes=12, num_steps=40)
+    assert steps.num_steps == 40
+    assert lengths(steps) == [4] * 10
 
 
-def test_the_seed_decides_what_is_met(agent: Visr, config: RunConfig, pay: Any):
+def test_the_seed_decides_the_steps(agent: Visr, config: RunConfig, pay: Any):
     pay(planted(agent))
-    some, same, other = (
-        two_phase.meet_rewards(agent, config, num_episodes=5, seed=s) for s in (3, 3, 4)
-    )
-    assert np.array_equal(some.phi, same.phi)
-    assert not np.array_equal(some.phi, other.phi)
+    some, same, other = (collect_rewarded(agent, config, num_episodes=5, seed=s) for s in (3, 3, 4))
+    assert np.array_equal(some.features, same.features)
+    assert not np.array_equal(some.features, other.features)
+
+
+def test_episodes_that_the_budget_cut_short_are_not_searched(
+    agent: Visr, config: RunConfig, pay: Any
+):
+    # every step costs something, so an unfinished episode would have the best return
+    pay(-1.0)
+    steps = collect_rewarded(agent, config, num_episodes=12, num_steps=10 * STEPS + 6)
+    assert lengths(steps) == [STEPS] * 10 + [3, 3]
+    assert steps.tried is not None
+    assert steps.tried.returns.tolist() == [-STEPS] * 10
 
 
 def test_no_weight_changes(agent: Visr, config: RunConfig, pay: Any):
     before = {name: tensor.clone() for name, tensor in agent.state_dict().items()}
     pay(planted(agent))
-    task = two_phase.by_regression(two_phase.meet_rewards(agent, config, num_episodes=5), config)
-    list(two_phase.judge(agent, config, {"t": task}, num_episodes=2))
+    tasks = two_phase.infer_tasks(collect_rewarded(agent, config, num_episodes=5), config)
+    assert len(list(two_phase.evaluate(agent, config, tasks, num_episodes=2))) == 4
     assert all(torch.equal(tensor, before[name]) for name, tensor in agent.state_dict().items())
 
 
-# --- by regression
+# --- inferring
 
 
-def test_a_planted_task_is_found(agent: Visr, config: RunConfig, pay: Any):
+def test_regression_finds_a_planted_task(agent: Visr, config: RunConfig, pay: Any):
     # Only if phi is of the state that the step reached: the reward is paid on arrival.
     pay(planted(agent))
-    met = two_phase.meet_rewards(agent, config, num_episodes=12)
-    task = two_phase.by_regression(met, config)
-    np.testing.assert_allclose(task.w, W, atol=1e-4)
-    assert task.r_squared == pytest.approx(1, abs=1e-6)
-    assert task.num_steps == 12 * STEPS
+    steps = collect_rewarded(agent, config, num_episodes=12)
+    found = two_phase.infer_tasks(steps, config)["env-regression"]
+    np.testing.assert_allclose(found.w, W, atol=1e-4)
+    assert found.r_squared == pytest.approx(1, abs=1e-6)
+    assert found.num_steps == 12 * STEPS
 
 
-def test_rewards_are_clipped_unless_told_otherwise(config: RunConfig):
-    # phi = e1, e2, e3 and r = 4, -1/2, 0: w is r itself, as far as it is believed
-    met = seen([4, -0.5, 0])
-    clipped, raw = np.array([1, -0.5, 0]), np.array([4, -0.5, 0])
+def test_rewards_are_clipped_if_the_run_is_configured_so(config: RunConfig):
+    # phi = e1, e2, e3 and r = 4, -1/2, 0: w is proportional to the rewards that are fitted
+    steps = seen([4, -0.5, 0])
     unclipped = configuration.replace(config, clip_rewards=False)
-    for w, task in (
-        (clipped, two_phase.by_regression(met, config)),
-        (clipped, two_phase.by_regression(met, unclipped, clip=True)),
-        (raw, two_phase.by_regression(met, config, clip=False)),
-        (raw, two_phase.by_regression(met, unclipped)),
-    ):
-        np.testing.assert_allclose(task.w, w / np.linalg.norm(w), atol=1e-12)
-        assert task.num_rewarded == 2
-    assert met.reward.tolist() == [4, -0.5, 0]
-
-
-def test_scores_are_never_clipped(agent: Visr, config: RunConfig, pay: Any):
-    pay(-7.0)
-    scores = two_phase.try_task(
-        agent, config, "x", two_phase.always(search(config)), num_episodes=3
-    )
-    assert scores.scores == [-7.0 * STEPS] * 3
-
-
-def test_without_any_reward_there_is_nothing_to_infer(agent: Visr, config: RunConfig, pay: Any):
-    pay(0.0)
-    met = two_phase.meet_rewards(agent, config, num_episodes=2)
-    with pytest.raises(UserError, match=r"^No reward was seen in 18 steps.*--episodes.*\.$"):
-        two_phase.by_regression(met, config)
-
-
-# --- by search
-
-
-def search(config: RunConfig) -> Any:
-    return two_phase.by_search(seen([1, 0, 0], scores=(0.0, 2.0)), config)
-
-
-def best_of_comparison(met: Rewarded, _: RunConfig) -> Any:
-    return compare.compare(dataset.from_environment(met, clip=True)).answers["random search"]
+    for fitted, settings in (([1, -0.5, 0], config), ([4, -0.5, 0], unclipped)):
+        w = np.array(fitted)
+        found = two_phase.infer_tasks(steps, settings)["env-regression"]
+        np.testing.assert_allclose(found.w, w / np.linalg.norm(w), atol=1e-12)
+        assert found.num_rewarded == 2
 
 
 def test_search_takes_the_task_of_the_best_episode(config: RunConfig):
-    task = two_phase.by_search(seen([0, 3, 0], scores=(-5.0, 3.0, 2.0)), config)
-    assert task.w.tolist() == [0, 1, 0]
-    assert task.r_squared == pytest.approx(1)  # r is 3 e2 . phi
-    assert (task.num_steps, task.num_rewarded) == (3, 1)
-    assert "3 episodes, best return 3" in task.method
+    found = two_phase.infer_tasks(seen([0, 1, 0], returns=(-5.0, 3.0, 2.0)), config)["env-search"]
+    assert found.w.tolist() == [0, 1, 0]
+    assert found.r_squared == pytest.approx(1)  # r = e2 . phi
+    assert (found.num_steps, found.num_rewarded) == (3, 1)
+    assert found.method == "random search over 3 episodes, best return 3"
 
 
-@pytest.mark.parametrize("search", [two_phase.by_search, best_of_comparison])
-def test_an_episode_that_was_cut_short_wins_nothing(config: RunConfig, search: Any):
-    """Where every step costs something, it would."""
-    met = seen([-1, -1, -1], scores=(-200.0, -150.0, -3.0), cut=[2])
-    assert search(met, config).w.tolist() == [0, 1, 0]
-    nobody_ended = seen([-1, -1, -1], scores=(-5.0, -4.0, -3.0), cut=[0, 1, 2])
-    assert search(nobody_ended, config).w.tolist() == [0, 0, 1]
+def test_without_any_reward_only_search_remains(config: RunConfig):
+    tasks = two_phase.infer_tasks(seen([0, 0, 0], returns=(0.0, 0.0)), config)
+    assert list(tasks) == ["env-search"]
+    assert tasks["env-search"].r_squared == 0
 
 
-def test_search_looks_at_scores_and_not_at_regression(agent: Visr, config: RunConfig, pay: Any):
-    pay(np.arange(16.0))
-    met = two_phase.meet_rewards(agent, config, num_episodes=12)
-    best = max(range(12), key=lambda i: met.reward[met.episode == i].sum())
-    task = two_phase.by_search(met, config)
-    np.testing.assert_allclose(task.w, met.episodes[best].w, atol=1e-6)
-    assert np.linalg.norm(task.w) == pytest.approx(1, abs=1e-12)
-
-
-def test_search_needs_no_reward(config: RunConfig):
-    assert two_phase.by_search(seen([0, 0, 0], scores=(0.0, 0.0)), config).r_squared == 0
-
-
-# --- scores
+# --- evaluating
 
 
 def test_the_arithmetic_of_scores():
     # mean 12 / 4 = 3; squares 4 + 1 + 0 + 9 = 14, variance 14 / 3, standard error sqrt(14 / 3 / 4)
-    scores = Scores("x", [1.0, 2.0, 3.0, 6.0], [1, 1, 1, 1], None)
+    scores = Condition.from_scores("x", [1.0, 2.0, 3.0, 6.0], [1, 1, 1, 1], None, None)
     assert scores.mean == 3
     assert scores.standard_error == pytest.approx(math.sqrt(14 / 12))
 
 
 def test_one_episode_has_no_standard_error():
-    scores = Scores("x", [5.0], [1], None)
-    assert scores.mean == 5
-    assert math.isnan(scores.standard_error)
+    scores = Condition.from_scores("x", [5.0], [1], None, None)
+    assert (scores.mean, scores.standard_error) == (5, None)
 
 
-def test_scores_of_games_are_normalised_and_others_are_not(
+def test_scores_are_never_clipped(agent: Visr, config: RunConfig, pay: Any):
+    pay(-7.0)
+    played = two_phase.evaluate_task(agent, config, task(), num_episodes=3)
+    assert played.scores == (-7.0 * STEPS,) * 3
+
+
+def test_scores_of_atari_games_are_normalised_and_others_are_not(
     agent: Visr, config: RunConfig, pay: Any
 ):
-    # Boxing: random 0.1, human 12.1; nine steps worth 1 are 100 (9 - 0.1) / 12
+    # Boxing: random 0.1, human 12.1; nine steps that pay 1 are 100 (9 - 0.1) / 12
     pay(1.0)
     boxing = configuration.replace(config, env="ALE/Boxing-v5")
-    always = two_phase.always(search(config))
     game, grid = (
-        two_phase.try_task(agent, c, "x", always, num_episodes=2) for c in (boxing, config)
+        two_phase.evaluate_task(agent, c, task(), num_episodes=2) for c in (boxing, config)
     )
     assert game.human_normalised == pytest.approx(100 * 8.9 / 12)
     assert grid.human_normalised is None
-    assert game.num_steps == [STEPS, STEPS]
+    assert game.num_steps == (STEPS, STEPS)
 
 
-def test_tasks_are_judged_beside_no_adaptation_and_random_actions(
+def test_tasks_are_played_beside_no_adaptation_and_random_actions(
     agent: Visr, config: RunConfig, pay: Any
 ):
     pay(planted(agent))
-    tasks = {"a": search(config), "b": search(config)}
-    judged = list(two_phase.judge(agent, config, tasks, num_episodes=11))
-    assert [s.name for s in judged] == ["a", "b", UNADAPTED, UNTRAINED]
-    assert all(len(s.scores) == 11 for s in judged)
-    assert judged[0].scores == judged[1].scores  # the same task, the same seed
-    assert len({tuple(s.scores) for s in judged}) == 3
+    tasks = {"a": task(), "b": task()}
+    played = list(two_phase.evaluate(agent, config, tasks, num_episodes=11))
+    assert [c.name for c in played] == ["a", "b", UNADAPTED, UNTRAINED]
+    assert [c.r_squared for c in played] == [0, 0, None, None]
+    assert all(len(c.scores) == 11 for c in played)
+    assert played[0].scores == played[1].scores  # the same task, the same seed
+    assert len({c.scores for c in played}) == 3
 
 
-def test_a_task_is_pursued_greedily_when_asked(agent: Visr, config: RunConfig, pay: Any):
+def test_a_task_is_played_greedily_if_asked(agent: Visr, config: RunConfig, pay: Any):
     # epsilon = 0 without GPI: from one start there is one path, so equal starts score alike
     pay(np.arange(16.0))
-    always = two_phase.always(search(config))
-    twice = [
-        two_phase.try_task(
-            agent, config, "x", always, num_episodes=10, epsilon=0.0, gpi=False, seed=5
-        )
+    counts: dict[str, Any] = {"num_episodes": 10, "seed": 5}
+    once, twice = (
+        two_phase.evaluate_task(agent, config, task(), epsilon=0.0, gpi=False, **counts)
         for _ in range(2)
-    ]
-    assert twice[0].scores == twice[1].scores
-    random = two_phase.try_task(agent, config, "x", always, num_episodes=10, epsilon=1.0, seed=5)
-    assert random.scores != twice[0].scores
+    )
+    assert once.scores == twice.scores
+    random = two_phase.evaluate_task(agent, config, task(), epsilon=1.0, **counts)
+    assert random.scores != once.scores
 
 
-def test_uniform_tasks_are_unit_vectors_and_follow_the_seed():
-    draw, same, other = (two_phase.uniform_tasks(3, seed) for seed in (0, 0, 1))
-    drawn = np.stack([draw() for _ in range(2000)])
-    np.testing.assert_allclose(np.linalg.norm(drawn, axis=1), 1, rtol=1e-5)
-    np.testing.assert_allclose(drawn.mean(axis=0), 0, atol=0.05)
-    assert np.array_equal(same(), drawn[0])
-    assert not np.array_equal(other(), drawn[0])
-
-
-def test_evaluation_plays_other_games_than_those_that_were_learnt_from(
+def test_evaluation_shares_no_random_draws_with_the_collected_steps(
     agent: Visr, config: RunConfig, pay: Any, monkeypatch: pytest.MonkeyPatch
 ):
-    """Nor do any two share the draws of tasks, neighbours and random actions."""
     pay(planted(agent))
-    seeds, play = [], two_phase.play
-    random: list[bytes] = []
+    seeds: list[int] = []
+    draws: list[bytes] = []
 
-    def watched(actor: Any, *arguments: Any, seed: int, **others: Any) -> Any:
-        seeds.append(seed)
-        random.append(actor._random.get_state().numpy().tobytes())
-        return play(actor, *arguments, seed=seed, **others)
+    for module in (two_phase, collect):
+        play = module.play
 
-    monkeypatch.setattr(two_phase, "play", watched)
-    two_phase.meet_rewards(agent, config, num_episodes=9, num_steps=999, seed=0)
-    for seed in (1, 2):  # as the command line and plans judge, and the next run's
-        two_phase.try_task(
-            agent, config, "w", two_phase.Choice(lambda: W), num_episodes=1, seed=seed
-        )
-    assert len(seeds) == len(set(seeds)) == len(set(random)) == 3
+        def watched(actor: Any, *arguments: Any, seed: int, play: Any = play, **others: Any) -> Any:
+            seeds.append(seed)
+            draws.append(actor._random.get_state().numpy().tobytes())
+            return play(actor, *arguments, seed=seed, **others)
+
+        monkeypatch.setattr(module, "play", watched)
+    collect_rewarded(agent, config, num_episodes=9, num_steps=999, seed=0)
+    for seed in (1, 2):  # the command line's, and the next run's
+        two_phase.evaluate_task(agent, config, task(W), num_episodes=1, seed=seed)
+    assert len(seeds) == len(set(seeds)) == len(set(draws)) == 3
 
 
-def test_tasks_and_actions_share_no_draws(agent: Visr, config: RunConfig, pay: Any):
-    actions = torch.Generator().manual_seed(two_phase.derived(0, two_phase.ACTIONS))
-    tasks = two_phase.own_tasks(agent, 0)
+def test_tasks_and_actions_share_no_random_draws(agent: Visr):
+    actions = torch.Generator().manual_seed(derived(0, ACTIONS))
+    tasks = own_tasks(agent, 0)
     assert not np.allclose(tasks(), agent.sample_tasks(1, actions)[0].numpy())
+
+
+# --- the whole phase
+
+
+def test_the_phase_saves_its_tasks_and_its_record(
+    agent: Visr, config: RunConfig, pay: Any, tmp_path: Path
+):
+    pay(planted(agent))
+    run = RunDir(tmp_path)
+    result = two_phase.run(agent, config, 77, num_episodes=5, num_trials=2)
+    result.save(run)
+    assert (
+        set(result.tasks) == {"env-regression", "env-search"} == {p.stem for p in run.task_files()}
+    )
+    record = result.record
+    assert TwoPhase.load(run.phase_two, config.env) == record
+    assert (record.num_steps, record.num_rewarded_steps) == (77, 5 * STEPS)
+    assert (record.num_rewarded_episodes, record.num_trials) == (5, 2)
+    assert record.conditions[0].r_squared == result.tasks["env-regression"].r_squared
+
+
+def test_a_given_number_of_tasks_takes_turns(
+    agent: Visr, config: RunConfig, pay: Any, monkeypatch: pytest.MonkeyPatch
+):
+    pay(planted(agent))
+    kept: list[RewardedSteps] = []
+    infer_tasks = two_phase.infer_tasks
+
+    def watched(steps: RewardedSteps, config: RunConfig) -> Any:
+        kept.append(steps)
+        return infer_tasks(steps, config)
+
+    monkeypatch.setattr(two_phase, "infer_tasks", watched)
+    two_phase.run(agent, config, 0, num_episodes=12, num_tasks=5, num_trials=1)
+    assert kept[0].tried is not None
+    w = kept[0].tried.w
+    assert len(np.unique(w[:5], axis=0)) == 5
+    assert np.array_equal(w[5:10], w[:5])

@@ -1,4 +1,4 @@
-"""Datasets of observations and rewards, from hands that are not trusted."""
+"""Datasets of observations and rewards from untrusted files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium import spaces
 
 from visr import envs
 from visr.agents.visr import Visr
-from visr.envs.episodes import Episode
 from visr.errors import UserError
-from visr.evaluation.two_phase import Rewarded
-from visr.inference import compare, dataset
+from visr.inference import dataset
+from visr.inference.collect import features
+from visr.inference.regression import estimate
 from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
 
@@ -57,36 +56,25 @@ def written(tmp_path: Path, arrays: dict[str, Any], save: Any = np.savez) -> Pat
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_a_dataset_becomes_features_and_rewards(agent: Visr, tmp_path: Path, save: Any):
     arrays = good()
-    found = dataset.from_dataset(written(tmp_path, arrays, save), agent)
-    expected = dataset.features(agent, arrays["observations"].astype(np.float32))
-    assert np.array_equal(found.phi, expected)
+    found = dataset.read(written(tmp_path, arrays, save), agent)
+    expected = features(agent, arrays["observations"].astype(np.float32))
+    assert np.array_equal(found.features, expected)
     assert np.array_equal(found.reward, arrays["rewards"])
     assert found.reward.dtype == np.float64
     assert found.episode.tolist() == [0] * 100 + [1] * 100 + [2] * 50  # so many steps count as one
-    assert found.tried == []
-    assert compare.compare(found).num_steps == 250
+    assert found.tried is None
+    assert estimate(found).num_steps == 250
 
 
-def test_episodes_may_be_told(agent: Visr, tmp_path: Path):
+def test_a_dataset_may_name_episodes(agent: Visr, tmp_path: Path):
     arrays = good(4) | {"episodes": np.array([7, 7, 2, 2], np.uint8)}
-    assert dataset.from_dataset(written(tmp_path, arrays), agent).episode.tolist() == [7, 7, 2, 2]
+    assert dataset.read(written(tmp_path, arrays), agent).episode.tolist() == [7, 7, 2, 2]
 
 
-def test_states_make_datasets_too(lake: Visr, tmp_path: Path):
+def test_a_dataset_may_hold_states(lake: Visr, tmp_path: Path):
     arrays = {"observations": np.array([0, 15, 3], np.int32), "rewards": np.array([0.0, 1, 0])}
-    found = dataset.from_dataset(written(tmp_path, arrays), lake)
-    assert np.array_equal(found.phi, dataset.features(lake, np.array([0, 15, 3])))
-
-
-def test_features_of_many_are_the_features_of_few(
-    agent: Visr, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    observations = np.random.default_rng(0).normal(size=(103, 4)).astype(np.float32)
-    at_once = dataset.features(agent, observations)
-    monkeypatch.setattr(dataset, "_AT_ONCE", 10)
-    assert np.allclose(dataset.features(agent, observations), at_once, atol=1e-6)
-    assert at_once.shape == (103, 3)
-    assert dataset.features(agent, observations[:0]).shape == (0, 3)
+    found = dataset.read(written(tmp_path, arrays), lake)
+    assert np.array_equal(found.features, features(lake, np.array([0, 15, 3])))
 
 
 # --- bad ones
@@ -115,7 +103,7 @@ def test_arrays_that_do_not_fit_are_refused(
 ):
     arrays = {name: array for name, array in (good() | change).items() if array is not None}
     with pytest.raises(UserError, match=words) as refused:
-        dataset.from_dataset(written(tmp_path, arrays), agent)
+        dataset.read(written(tmp_path, arrays), agent)
     assert "\n" not in str(refused.value)
 
 
@@ -126,7 +114,7 @@ def test_nothing_is_unpickled(agent: Visr, tmp_path: Path):
 
     arrays = good() | {"rewards": np.array([Trap()], dtype=object)}
     with pytest.raises(UserError, match="plain arrays"):
-        dataset.from_dataset(written(tmp_path, arrays), agent)
+        dataset.read(written(tmp_path, arrays), agent)
     assert not (tmp_path / "sprung").exists()
 
 
@@ -136,29 +124,29 @@ def test_nothing_is_unpickled(agent: Visr, tmp_path: Path):
 def test_states_that_do_not_exist_are_refused(lake: Visr, tmp_path: Path, observations: Any):
     arrays = {"observations": np.array(observations), "rewards": np.array([0.0, 1, 0])}
     with pytest.raises(UserError, match="whole numbers from 0 to 15"):
-        dataset.from_dataset(written(tmp_path, arrays), lake)
+        dataset.read(written(tmp_path, arrays), lake)
 
 
-def test_observations_that_are_no_numbers_end_in_a_sentence(agent: Visr, tmp_path: Path):
+def test_observations_with_nan_end_in_one_sentence(agent: Visr, tmp_path: Path):
     arrays = good()
     arrays["observations"][3, 1] = np.nan
     with pytest.raises(UserError, match="NaN"):
-        compare.compare(dataset.from_dataset(written(tmp_path, arrays), agent))
+        estimate(dataset.read(written(tmp_path, arrays), agent))
 
 
-def test_a_file_that_is_missing_or_no_zip_is_a_sentence(agent: Visr, tmp_path: Path):
+def test_a_file_that_is_missing_or_no_zip_ends_in_one_sentence(agent: Visr, tmp_path: Path):
     with pytest.raises(UserError, match="Cannot read"):
-        dataset.from_dataset(tmp_path / "nowhere.npz", agent)
+        dataset.read(tmp_path / "nowhere.npz", agent)
     with pytest.raises(UserError, match="Cannot read"):
-        dataset.from_dataset(tmp_path, agent)
+        dataset.read(tmp_path, agent)
     for content in (b"", b"not a zip", b"PK\x03\x04 almost"):
         (tmp_path / "data.npz").write_bytes(content)
         with pytest.raises(UserError, match=r"is not an \.npz file"):
-            dataset.from_dataset(tmp_path / "data.npz", agent)
+            dataset.read(tmp_path / "data.npz", agent)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_no_damaged_byte_is_worse_than_a_sentence(agent: Visr, tmp_path: Path, save: Any):
+def test_a_damaged_byte_ends_at_worst_in_one_sentence(agent: Visr, tmp_path: Path, save: Any):
     path = written(tmp_path, good(40), save)
     whole = path.read_bytes()
     random = np.random.default_rng(0)
@@ -168,14 +156,14 @@ def test_no_damaged_byte_is_worse_than_a_sentence(agent: Visr, tmp_path: Path, s
         spoilt[place] ^= int(random.integers(1, 256))
         path.write_bytes(spoilt)
         try:
-            dataset.from_dataset(path, agent)
+            dataset.read(path, agent)
         except UserError as error:
             refused.append(str(error))
     assert len(refused) > 100
     assert not any("\n" in sentence for sentence in refused)
 
 
-def test_an_archive_with_a_password_is_a_sentence(agent: Visr, tmp_path: Path):
+def test_an_archive_with_a_password_ends_in_one_sentence(agent: Visr, tmp_path: Path):
     path = written(tmp_path, good(3))
     content = bytearray(path.read_bytes())
     for mark, flags in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
@@ -184,10 +172,10 @@ def test_an_archive_with_a_password_is_a_sentence(agent: Visr, tmp_path: Path):
             content[place + flags] |= 1
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"is not an \.npz file"):
-        dataset.from_dataset(path, agent)
+        dataset.read(path, agent)
 
 
-def test_a_file_that_would_unpack_beyond_all_bounds_is_refused_unopened(
+def test_a_file_that_would_unpack_to_too_many_bytes_is_not_opened(
     agent: Visr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = written(tmp_path, {"observations": np.zeros((9_000, 4)), "rewards": np.zeros(9_000)})
@@ -200,10 +188,10 @@ def test_a_file_that_would_unpack_beyond_all_bounds_is_refused_unopened(
 
     monkeypatch.setattr(zipfile.ZipFile, "open", opened)
     with pytest.raises(UserError, match="would unpack to more than 300,000 bytes"):
-        dataset.from_dataset(path, agent)
+        dataset.read(path, agent)
 
 
-def test_an_array_that_claims_more_than_it_holds_is_a_sentence(agent: Visr, tmp_path: Path):
+def test_an_array_that_claims_more_than_it_holds_ends_in_one_sentence(agent: Visr, tmp_path: Path):
     header = io.BytesIO()
     shape = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 4)}
     np.lib.format.write_array_header_1_0(header, shape)
@@ -211,31 +199,4 @@ def test_an_array_that_claims_more_than_it_holds_is_a_sentence(agent: Visr, tmp_
         archive.writestr("observations.npy", header.getvalue() + bytes(64))
         archive.writestr("rewards.npy", header.getvalue() + bytes(64))
     with pytest.raises(UserError, match=r"is not an \.npz file"):
-        dataset.from_dataset(tmp_path / "data.npz", agent)
-
-
-# --- the environment's own rewards, and tasks
-
-
-def test_an_environments_rewards_are_fitted_clipped_and_searched_raw():
-    w = np.array([1, 0, 0], np.float32)
-    phi = np.eye(3, dtype=np.float32)
-    seen = Rewarded(
-        [Episode(w, 7.0, 3, True)], phi, np.array([5, -3, 0.5], np.float32), np.zeros(3, int)
-    )
-    clipped, raw = (dataset.from_environment(seen, clip) for clip in (True, False))
-    assert clipped.reward.tolist() == [1, -1, 0.5]
-    assert raw.reward.tolist() == [5, -3, 0.5]
-    assert clipped.tried[0][1] == raw.tried[0][1] == 7
-
-
-def test_a_task_keeps_what_speaks_for_it(agent: Visr, tmp_path: Path):
-    compared = compare.compare(dataset.from_dataset(written(tmp_path, good()), agent))
-    answer = compared.answers["ridge"]
-    task = dataset.task_of(answer, compared, "mine", "CartPole-v1")
-    assert (task.name, task.env, task.method) == ("mine", "CartPole-v1", answer.method)
-    assert np.array_equal(task.w, answer.w)
-    assert (task.num_steps, task.num_rewarded) == (250, compared.num_rewarded)
-    # 90 % of a normal distribution lie within 1.645 deviations
-    assert np.allclose(task.standard_error * 2 * 1.645, answer.interval[1] - answer.interval[0])
-    assert isinstance(agent.spec.observation_space, spaces.Box)
+        dataset.read(tmp_path / "data.npz", agent)

@@ -1,4 +1,4 @@
-"""The reward-free sample of a run: what is in it, what can be asked of it, and what damage does."""
+"""Recorded reward-free steps: what they hold, how rewards label them, and damaged files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.gym import GymEnvs
 from visr.errors import UserError
-from visr.inference import dataset, recording
+from visr.inference import recording
+from visr.inference.collect import features
 from visr.inference.recording import Recording
 from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
@@ -53,7 +54,7 @@ def same(a: Recording, b: Recording) -> bool:
 # --- recording
 
 
-def test_as_many_steps_as_asked_for_each_with_what_followed(config: RunConfig, agent: Visr):
+def test_as_many_steps_as_asked_for_each_with_its_next_observation(config: RunConfig, agent: Visr):
     kept = recording.record(agent, config, 150)
     assert kept.before.shape == kept.reached.shape == (150, 4)
     assert kept.action.shape == kept.episode.shape == (150,)
@@ -67,7 +68,7 @@ def test_as_many_steps_as_asked_for_each_with_what_followed(config: RunConfig, a
     moved = kept.before[:, 0] + 0.02 * kept.before[:, 1]
     assert np.allclose(kept.reached[:, 0], moved, atol=1e-6)
     assert np.allclose(np.linalg.norm(kept.phi, axis=1), 1)
-    assert np.allclose(kept.phi, dataset.features(agent, kept.reached), atol=1e-6)
+    assert np.allclose(kept.phi, features(agent, kept.reached), atol=1e-6)
 
 
 def test_the_seed_determines_everything(config: RunConfig, agent: Visr):
@@ -76,7 +77,7 @@ def test_the_seed_determines_everything(config: RunConfig, agent: Visr):
     assert not same(first, other)
 
 
-def test_no_reward_is_looked_at_or_kept(
+def test_rewards_are_neither_used_nor_kept(
     config: RunConfig, agent: Visr, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     seen = recording.record(agent, config, 100)
@@ -88,20 +89,20 @@ def test_no_reward_is_looked_at_or_kept(
 
     monkeypatch.setattr(GymEnvs, "step", blinded)
     assert same(seen, recording.record(agent, config, 100))
-    recording.save(tmp_path / "kept.safetensors", seen)
+    seen.save(tmp_path / "kept.safetensors")
     arrays = safetensors.numpy.load_file(tmp_path / "kept.safetensors")
     assert set(arrays) == set(KEPT)
 
 
-def test_states_can_be_recorded_too(tiny: Any):
+def test_discrete_states_can_be_recorded(tiny: Any):
     config = settings(tiny, "FrozenLake-v1")
     kept = recording.record(untrained(config), config, 60)
     assert kept.before.shape == kept.reached.shape == (60,)
     assert kept.names == ["state"]
-    assert np.array_equal(kept.rewards("state == 4"), kept.reached == 4)
+    assert np.array_equal(kept.rewarded("state == 4").reward, kept.reached == 4)
 
 
-def test_images_and_what_is_too_large_are_not_kept():
+def test_images_and_very_large_recordings_are_not_kept():
     assert recording.is_possible(spaces.Discrete(500), 10**9)
     assert recording.is_possible(spaces.Box(-1, 1, (4,)), 100_000)
     assert not recording.is_possible(spaces.Box(-1, 1, (4_000,)), 100_000)  # 3.2 GB
@@ -125,17 +126,17 @@ def by_hand() -> Recording:
     )
 
 
-def test_names_are_of_what_was_reached_and_before_of_what_was_left(by_hand: Recording):
-    assert by_hand.rewards("x").tolist() == [2, 4, 6]
-    assert by_hand.rewards("y - before_y").tolist() == [2, 2, 2]
-    assert by_hand.rewards("before_x > 1 and action == 1").tolist() == [0, 0, 1]
+def test_field_names_mean_the_next_observation_and_before_names_the_observation(by_hand: Recording):
+    assert by_hand.rewarded("x").reward.tolist() == [2, 4, 6]
+    assert by_hand.rewarded("y - before_y").reward.tolist() == [2, 2, 2]
+    assert by_hand.rewarded("before_x > 1 and action == 1").reward.tolist() == [0, 0, 1]
     with pytest.raises(UserError, match="'z' is unknown: known are pi, x, y, before_x"):
-        by_hand.rewards("z > 1")
+        by_hand.rewarded("z > 1")
 
 
 def test_an_expression_and_a_function_agree(config: RunConfig, agent: Visr):
     kept = recording.record(agent, config, 100)
-    said = kept.rewards("abs(angle) < 0.05 and before_velocity * action > -0.1")
+    said = kept.rewarded("abs(angle) < 0.05 and before_velocity * action > -0.1").reward
 
     def wanted(before: Any, action: Any, reached: Any) -> Any:
         return (np.abs(reached[:, 2].astype(float)) < 0.05) & (
@@ -143,9 +144,10 @@ def test_an_expression_and_a_function_agree(config: RunConfig, agent: Visr):
         )
 
     assert 0 < said.sum() < 100
-    assert np.array_equal(said, kept.rewards(wanted))
-    assert np.array_equal(dataset.from_recording(kept, wanted).reward, said)
-    assert dataset.from_recording(kept, wanted).tried == []
+    labelled = kept.rewarded(wanted)
+    assert np.array_equal(labelled.reward, said)
+    assert labelled.features is kept.phi
+    assert labelled.tried is None
 
 
 @pytest.mark.parametrize(
@@ -163,25 +165,25 @@ def test_an_expression_and_a_function_agree(config: RunConfig, agent: Visr):
         ),
     ],
 )
-def test_a_function_that_does_not_fit_is_told_so(by_hand: Recording, wanted: Any, words: str):
+def test_a_function_with_wrong_arguments_or_results_is_refused(
+    by_hand: Recording, wanted: Any, words: str
+):
     with pytest.raises(UserError, match=words) as refused:
-        by_hand.rewards(wanted)
+        by_hand.rewarded(wanted)
     assert "\n" not in str(refused.value)
 
 
 # --- the file
 
 
-def test_a_recording_returns_from_its_file_as_it_was(
-    config: RunConfig, agent: Visr, tmp_path: Path
-):
+def test_a_recording_survives_its_file(config: RunConfig, agent: Visr, tmp_path: Path):
     kept, path = recording.record(agent, config, 100), tmp_path / "kept.safetensors"
-    recording.save(path, kept)
-    assert same(recording.load(path), kept)
+    kept.save(path)
+    assert same(Recording.load(path), kept)
 
 
 def damaged(path: Path, fault: str) -> None:
-    """Spoil a good file."""
+    """Damage a good file."""
     arrays = safetensors.numpy.load_file(path)
     metadata = {"names": '["x", "y"]'}
     if fault == "cut":
@@ -214,18 +216,18 @@ def damaged(path: Path, fault: str) -> None:
         *("too few names", "no names", "names that are no list", "names that are no JSON"),
     ],
 )
-def test_a_damaged_file_is_a_sentence(by_hand: Recording, tmp_path: Path, fault: str):
+def test_a_damaged_file_ends_in_one_sentence(by_hand: Recording, tmp_path: Path, fault: str):
     path = tmp_path / "kept.safetensors"
-    recording.save(path, by_hand)
+    by_hand.save(path)
     damaged(path, fault)
     with pytest.raises(
-        UserError, match=r"kept\.safetensors is damaged .* recorded anew"
+        UserError, match=r"kept\.safetensors is damaged .* recorded again"
     ) as refused:
-        recording.load(path)
+        Recording.load(path)
     assert "\n" not in str(refused.value)
 
 
-def test_a_run_keeps_its_sample_and_makes_it_anew_where_it_is_missing(tiny: Any, tmp_path: Path):
+def test_a_run_records_again_where_its_recording_is_missing(tiny: Any, tmp_path: Path):
     fields: dict[str, Any] = {
         "num_envs": 4,
         "num_actor_groups": 1,
@@ -246,7 +248,7 @@ def test_a_run_keeps_its_sample_and_makes_it_anew_where_it_is_missing(tiny: Any,
     assert (task.name, task.num_steps) == ("<lambda>", 150)
 
 
-def test_a_run_that_should_keep_nothing_says_so(tiny: Any, tmp_path: Path):
+def test_a_run_without_recorded_steps_refuses_expressions(tiny: Any, tmp_path: Path):
     config = settings(tiny, num_envs=4, num_actor_groups=1, batch_size=2, num_steps=32)
     from visr import config as configuration
     from visr import pretraining

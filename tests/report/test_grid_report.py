@@ -34,7 +34,7 @@ from tests.report.made_up_runs import (
 )  # fmt: skip
 from visr import report
 from visr.errors import UserError
-from visr.report import commands, curves, figures, maps, page
+from visr.report import commands, curves, maps, page
 from visr.report import read as reading
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
@@ -252,12 +252,10 @@ def test_a_report_imports_neither_torch_nor_an_environment_nor_pyplot(
 def test_constants_that_the_report_repeats_equal_those_of_other_modules():
     from visr.envs.grid.dynamic_programming import GAMMA
     from visr.envs.grid.env import NUM_ACTIONS, GridWorld
-    from visr.evaluation import grid_snapshot
     from visr.inference.rewards import FAMILY_SIZE
 
     assert (page.GAMMA, page.FAMILY_SIZE) == (GAMMA, FAMILY_SIZE)
     assert len(maps.MOVES) == NUM_ACTIONS
-    assert figures.NUM_POLICIES == grid_snapshot.NUM_POLICIES
     centre = 4  # of 3 x 3 cells
     reached = [centre + 3 * down + right for down, right in maps.MOVES]
     assert reached == GridWorld(3, 3).transitions[centre].tolist()

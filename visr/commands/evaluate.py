@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from visr import config as configuration
 from visr.commands import options, output
 from visr.config import BASELINES
 from visr.errors import UserError
@@ -153,15 +152,15 @@ def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
     options.refuse(chosen, _PHASE_TWO, "belongs to phase two, which takes no task")
     path = task_store.find(loaded.directory, chosen.task or "")
     given = _given(num_episodes=chosen.episodes, seed=chosen.seed)
-    scores = loaded.try_task(Task.load(path), gpi=_gpi(chosen), **given)
+    scores = loaded.evaluate_task(Task.load(path), gpi=_gpi(chosen), **given)
     result = {
         "task": scores.name,
         "env": loaded.config.env,
         "mean": scores.mean,
         "standard_error": scores.standard_error,
         "human_normalised": scores.human_normalised,
-        "scores": scores.scores,
-        "num_steps": scores.num_steps,
+        "scores": list(scores.scores),
+        "num_steps": list(scores.num_steps),
     }
     result = output.plain(result)  # the standard error of one episode is NaN
     write_json(evaluation_of(path), result)
@@ -172,18 +171,16 @@ def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
 def _phase_two(loaded: Run, chosen: Options) -> None:
     if chosen.policy != "run":
         raise UserError("--policy needs a TASK; phase two acts as the run was configured.")
-    from visr.evaluation import rewarded_phase
-
     given = _given(
         num_trials=chosen.episodes,
         num_steps=chosen.rewarded_steps,
         num_episodes=chosen.rewarded_episodes,
         seed=chosen.seed,
     )
-    config = configuration.replace(loaded.config, **_given(clip_rewards=chosen.clip_rewards))
     note = (lambda text: None) if chosen.json else output.say
-    scores = rewarded_phase.run(loaded.agent, config, note=note, **given)
-    result = rewarded_phase.save(loaded.directory, scores, config, loaded.num_steps)
+    phase = loaded.phase_two(clip_rewards=chosen.clip_rewards, note=note, **given)
+    phase.save(loaded.directory)
+    result = phase.to_dict()
     remark = f"Saved in {loaded.directory.phase_two}."
     if result["num_rewarded_steps"]:
         seen, total = result["num_seen"], result["num_rewarded_steps"]

@@ -17,8 +17,8 @@ from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
     from visr.api import Run
-    from visr.evaluation.two_phase import Scores
-    from visr.inference.compare import Answer, Comparison
+    from visr.inference.regression import Comparison, Estimate, Validation
+    from visr.storage.records.two_phase import Condition
 
 _CELLS = ("centred", "ridge", "whitened")
 _ENV = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
@@ -70,10 +70,10 @@ def run(args: list[str]) -> int:
     options.check_range(chosen, ("trials", "episodes", "steps"), 1)
     options.check_range(chosen, ("seed",), 0)
     from visr import api
-    from visr.inference import dataset
+    from visr.inference import prompts
 
     loaded = api.load(chosen.run, device=chosen.device)
-    if loaded.world is None or dataset.is_general(chosen.reward):
+    if loaded.world is None or prompts.is_of_steps(chosen.reward):
         _infer_from_steps(loaded, chosen)
     else:
         _infer_from_cells(loaded, chosen)
@@ -170,13 +170,16 @@ def _infer_from_steps(loaded: Run, chosen: Options) -> None:
         chosen.reward, **{name: value for name, value in fields.items() if value is not None}
     )
     task = loaded.task_of(compared, chosen.method, chosen.reward)
-    played: dict[str, Scores] = {}
+    played: dict[str, Condition] = {}
     trials: dict[str, Any] = {} if chosen.trials is None else {"num_episodes": chosen.trials}
-    for name in compared.answers if chosen.evaluate else ():
-        played[name] = loaded.try_task(loaded.task_of(compared, name, name), **trials)
+    for name in compared.estimates if chosen.evaluate else ():
+        played[name] = loaded.evaluate_task(loaded.task_of(compared, name, name), **trials)
         note(f"{name}: {played[name].mean:,.2f}")
     path = _save(loaded, task, chosen)
-    methods = {name: _method(a, played.get(name)) for name, a in compared.answers.items()}
+    methods = {
+        name: _method(found, compared.validations[name], played.get(name))
+        for name, found in compared.estimates.items()
+    }
     header, rows = _table(methods, compared.best)
     output.show(
         {
@@ -203,23 +206,23 @@ def _title(loaded: Run, task: Task, compared: Comparison) -> str:
     )
 
 
-def _method(answer: Answer, scores: Scores | None) -> dict[str, Any]:
+def _method(found: Estimate, validation: Validation, scores: Condition | None) -> dict[str, Any]:
     content: dict[str, Any] = {
-        "method": answer.method,
-        "w": answer.w.tolist(),
-        "r_squared": answer.r_squared,
-        "condition_number": answer.condition_number,
-        "expected_return": answer.expected_return,
-        "interval": answer.interval.tolist(),
-        "steadiness": answer.steadiness,
+        "method": found.method,
+        "w": found.w.tolist(),
+        "r_squared": validation.r_squared,
+        "condition_number": found.condition_number,
+        "expected_return": validation.expected_return,
+        "interval": validation.interval.tolist(),
+        "steadiness": validation.bootstrap_cosine,
     }
     if scores is not None:
         content |= {"mean_return": scores.mean, "interval_of_mean": list(interval(scores))}
-        content["scores"] = scores.scores
+        content["scores"] = list(scores.scores)
     return content
 
 
-def interval(scores: Scores) -> tuple[float, float]:
+def interval(scores: Condition) -> tuple[float, float]:
     """The middle 95 % of the mean over resampled episodes."""
     random, values = np.random.default_rng(0), np.asarray(scores.scores)
     means = values[random.integers(len(values), size=(2_000, len(values)))].mean(axis=1)

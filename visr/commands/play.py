@@ -91,7 +91,7 @@ def _task(loaded: Run, task: str) -> tuple[np.ndarray, str]:
     d = loaded.agent.task_size
     kind, _, value = task.partition(":")
     if kind == "skill":
-        from visr.evaluation.two_phase import own_tasks
+        from visr.inference.collect import own_tasks
 
         return own_tasks(loaded.agent, _integer(value, task, 0, options.MOST))(), task
     if kind == "axis":

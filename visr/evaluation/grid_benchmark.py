@@ -1,4 +1,4 @@
-"""Three fixed families of tasks on a grid world, judged exactly while training goes on."""
+"""Exact scores on the grid world: fractions of optimal, and the arrays behind the paper's figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from visr import envs
 from visr.agents.base import Agent
+from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.grid import dynamic_programming
@@ -17,24 +19,27 @@ from visr.errors import UserError
 from visr.inference import rewards
 from visr.ops import sphere
 from visr.storage.records.evaluation import Evaluation
+from visr.storage.records.grid_snapshot import NUM_POLICIES, NUM_TASKS, GridSnapshot
 from visr.storage.records.task import Task
 from visr.types import Transitions
 
 _SEED = 20200426
+_SNAPSHOT_SEED = 49
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-class Evaluator:
+class GridBenchmark:
     """Fraction of optimal, (V - V_random) / (V_optimal - V_random), in three families of 50 tasks each.
 
-    `span`: rewards phi . w for w uniform, which phi can express; `boxes`: two 4x4 boxes; `goals`: one cell.
+    `span`: rewards phi . w for uniform w; `boxes`: two 4x4 boxes; `goals`: one cell.
     """
 
-    def __init__(self, config: RunConfig, gamma: float = dynamic_programming.GAMMA) -> None:
-        self.config, self.gamma = config, gamma
-        self.world = GridWorld.from_config(config.grid)
+    def __init__(
+        self, config: RunConfig, world: GridWorld, gamma: float = dynamic_programming.GAMMA
+    ) -> None:
+        self.config, self.world, self.gamma = config, world, gamma
         random = torch.Generator().manual_seed(_SEED)
         self.span = sphere.uniform(
             rewards.FAMILY_SIZE, d=config.agent.num_features, generator=random
@@ -42,17 +47,22 @@ class Evaluator:
         self._known_bounds: dict[str, tuple[Floats, Floats]] = {}
         self.families: dict[str, Floats] = {}
         for name in ("boxes", "goals"):
-            with contextlib.suppress(UserError):  # a small grid has no room for boxes
+            with contextlib.suppress(UserError):  # boxes do not fit into a small grid
                 self.families[name] = rewards.family(name, self.world, seed=_SEED)
 
     @classmethod
-    def for_environment(
-        cls, config: RunConfig, gamma: float = dynamic_programming.GAMMA
-    ) -> Evaluator | None:
-        """An evaluator where the environment has an exact MDP, else None."""
-        return cls(config, gamma) if config.is_grid else None
+    def for_environment(cls, config: RunConfig) -> GridBenchmark | None:
+        """The benchmark of a run's environment; None without an exact model."""
+        world = envs.exact_model(config)
+        return None if world is None else cls(config, world)
 
-    def scores(self, agent: Visr) -> dict[str, float]:
+    def scores(self, agent: Agent | None) -> dict[str, float]:
+        """Mean fraction of optimal per family; empty for agents that cannot be given a task."""
+        if isinstance(agent, Visr):
+            return self._visr_scores(agent)
+        return self._best_skill_scores(agent) if isinstance(agent, Diayn) else {}
+
+    def _visr_scores(self, agent: Visr) -> dict[str, float]:
         """Per family: w's own policy, GPI over w and sampled neighbours, exact planning on phi . w."""
         phi = features(agent, self.world)
         w = self.span.numpy().astype(np.float64)
@@ -60,6 +70,16 @@ class Evaluator:
         for name, reward in self.families.items():
             w = np.stack([self._infer(agent, phi, r) for r in reward])
             scores |= self._family(name, agent, phi, w, reward)
+        return scores
+
+    def _best_skill_scores(self, agent: Diayn) -> dict[str, float]:
+        """DIAYN tries all skills and keeps the best one for each task."""
+        policies = actions(agent, self.world, np.eye(agent.config.num_skills), gpi=False)
+        scores = {}
+        for name, reward in self.families.items():
+            tiled = [np.tile(policy, (len(reward), 1)) for policy in policies]
+            best = np.max([self._fractions(name, policy, reward) for policy in tiled], axis=0)
+            scores[name] = float(best.mean())
         return scores
 
     def _family(
@@ -71,28 +91,24 @@ class Evaluator:
         }
         if name != "span":
             policies[f"{name}_planned"] = self._plan(w @ phi.T)
-        random, optimal = self._bounds(name, reward)
-        values = {key: self._values(policy, reward) for key, policy in policies.items()}
-        return {k: float(((v - random) / (optimal - random)).mean()) for k, v in values.items()}
+        return {
+            key: float(self._fractions(name, policy, reward).mean())
+            for key, policy in policies.items()
+        }
 
-    def fractions(self, name: str, policy: Ints) -> Floats:
-        """[tasks], of a policy [tasks, S] for each task of a fixed family."""
-        reward = self.families[name]
+    def _fractions(self, name: str, policy: Ints, reward: Floats) -> Floats:
+        """[K], of policies [K, S] for rewards [K, S]."""
+        world = self.world
         random, optimal = self._bounds(name, reward)
-        return (self._values(policy, reward) - random) / (optimal - random)
-
-    def _values(self, policy: Ints, reward: Floats) -> Floats:
-        values = dynamic_programming.policy_values(
-            self.world.transitions, policy, reward, self.gamma
-        )
-        return values @ self.world.start
+        values = dynamic_programming.policy_values(world.transitions, policy, reward, self.gamma)
+        return (values @ world.start - random) / (optimal - random)
 
     def _bounds(self, name: str, reward: Floats) -> tuple[Floats, Floats]:
-        """What random and optimal policies are worth; fixed families are solved only once."""
+        """Values of random and of optimal policies; computed once for families that do not change."""
         if name not in self._known_bounds:
             world = self.world
             bounds = dynamic_programming.bounds(world.transitions, reward, world.start, self.gamma)
-            if name == "span":  # its rewards move with phi
+            if name == "span":  # its rewards change with phi
                 return bounds
             self._known_bounds[name] = bounds
         return self._known_bounds[name]
@@ -135,23 +151,20 @@ def actions(agent: Agent, world: GridWorld, w: Floats, gpi: bool, seed: int = 0)
 
 
 def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool) -> Evaluation:
-    """Act greedily for the task in every state, and value that policy for the true reward."""
+    """The exact value of the task's greedy policy, for the true reward."""
     reward = _true_reward(task, world)
     policy = actions(agent, world, task.w[None], gpi)[0]
     values = dynamic_programming.policy_values(world.transitions, policy, reward, gamma)
     fraction = dynamic_programming.fraction_of_optimal(
         world.transitions, policy, reward, world.start, gamma
     )
+    random, optimal = dynamic_programming.bounds(world.transitions, reward, world.start, gamma)
     return Evaluation(
         task=task.name,
         fraction_of_optimal=float(fraction),
         value=float(values @ world.start),
-        value_random=float(
-            dynamic_programming.random_values(world.transitions, reward, gamma) @ world.start
-        ),
-        value_optimal=float(
-            dynamic_programming.optimal_values(world.transitions, reward, gamma) @ world.start
-        ),
+        value_random=float(random),
+        value_optimal=float(optimal),
         gamma=gamma,
         gpi=gpi,
         policy=policy,
@@ -169,3 +182,27 @@ def _true_reward(task: Task, world: GridWorld) -> NDArray[np.float64]:
             f"{world.num_states}; infer it with this run."
         )
     return task.reward
+
+
+def snapshot(agent: Visr, world: GridWorld) -> GridSnapshot:
+    """phi [S, d]; for 49 random w the rewards phi . w and the GPI values over 10 uniform policies [49, S]."""
+    phi = features(agent, world)
+    random = torch.Generator().manual_seed(_SNAPSHOT_SEED)
+    w = sphere.uniform(NUM_TASKS, d=phi.shape[1], generator=random)
+    policies = sphere.uniform(NUM_POLICIES, d=phi.shape[1], generator=random)
+    return GridSnapshot(
+        phi=phi,
+        free=world.free.reshape(world.height, world.width),
+        rewards=w.numpy().astype(np.float64) @ phi.T,
+        values=_gpi_values(agent, w, policies, world.num_states),
+    )
+
+
+@torch.inference_mode()
+def _gpi_values(agent: Visr, w: torch.Tensor, policies: torch.Tensor, num_states: int) -> Floats:
+    """V(s) = max_a max_i psi(s, a, w_i) . w for every w [K, d] -> [K, S]."""
+    tasks = w.to(agent.device).repeat_interleave(num_states, dim=0)
+    states = torch.arange(num_states, device=agent.device).repeat(len(w))
+    consulted = policies.to(agent.device).expand(len(tasks), *policies.shape)
+    values = agent.psi.gpi_values(agent.psi.first_step(states), consulted, agent.psi.fold(tasks))
+    return values.amax(dim=-1).view(len(w), num_states).cpu().numpy().astype(np.float64)

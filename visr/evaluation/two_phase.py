@@ -1,190 +1,177 @@
-"""The paper's second phase: meet rewards for a little while, infer a task, play it."""
+"""The paper's second phase: collect rewards for a short time, infer a task, play it."""
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 
 from visr import atari_games, envs
 from visr.agents.base import Agent
+from visr.agents.diayn import Diayn
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
-from visr.agents.visr import Visr
 from visr.config import RunConfig
-from visr.envs.episodes import Choice, Episode, Moment, Player, play, whole
-from visr.errors import UserError
-from visr.inference import regression
-from visr.ops import sphere
-from visr.ops.regression import RewardSums, explained
+from visr.envs.episodes import Choice, Player, play
+from visr.inference import prompts
+from visr.inference.collect import (
+    ACTIONS,
+    NUM_ENVS,
+    NUM_EPISODES,
+    NUM_STEPS,
+    collect_rewarded,
+    own_tasks,
+)
+from visr.inference.regression import LEAST_SQUARES, SEARCH, estimate
+from visr.inference.steps import RewardedSteps
 from visr.ops.rng import derived
+from visr.storage import schema
+from visr.storage.files import write_json
 from visr.storage.records.task import Task
-from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED
-from visr.types import Transitions
+from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED, Condition, TwoPhase
+from visr.storage.run_dir import RunDir
 
-NUM_EPISODES, NUM_STEPS, NUM_TRIALS = 50, 100_000, 30
-"""The paper's: episodes or steps with rewards, whichever comes first; episodes that judge a task."""
-_SIDE_BY_SIDE = 10
-ACTIONS = 1
-"""Derives the seed of actions, so that tasks, actions and games share no random draws."""
+NUM_TRIALS = 30
+"""Episodes that evaluate a task; the paper's number."""
+_TASK_NAMES = {LEAST_SQUARES: "env-regression", SEARCH: "env-search"}
 
 
 @dataclass(frozen=True, eq=False)
-class Rewarded:
-    """What was seen with rewards on: 50 episodes, each with a task of its own; nothing without adaptation."""
+class PhaseTwo:
+    """The inferred tasks, and the scores of each."""
 
-    episodes: list[Episode]
-    phi: NDArray[np.float32]
-    """[N, d], of the state that each step reached; d = 0 for agents without features."""
-    reward: NDArray[np.float32]
-    """[N], raw."""
-    episode: NDArray[np.intp]
-    """[N], which episode the step belongs to."""
+    tasks: dict[str, Task]
+    record: TwoPhase
 
+    def save(self, run_dir: RunDir) -> None:
+        """Write phase_two.json and the tasks into the run."""
+        for name, task in self.tasks.items():
+            task.save(run_dir.task(name))
+        write_json(run_dir.phase_two, self.to_dict())
 
-@dataclass(frozen=True)
-class Scores:
-    """How well one way to act did, in raw scores of whole episodes."""
-
-    name: str
-    scores: list[float]
-    num_steps: list[int]
-    human_normalised: float | None
-    """100 * (mean - random) / (human - random) with the published scores, for Atari games."""
-
-    @property
-    def mean(self) -> float:
-        """The mean score."""
-        return float(np.mean(self.scores))
-
-    @property
-    def standard_error(self) -> float:
-        """Of the mean, over episodes."""
-        count = len(self.scores)
-        return float(np.std(self.scores, ddof=1) / math.sqrt(count)) if count > 1 else math.nan
+    def to_dict(self) -> dict[str, Any]:
+        """The content of phase_two.json."""
+        return schema.to_dict(self.record)
 
 
-NOTHING = Rewarded([], np.empty((0, 0), np.float32), np.empty(0, np.float32), np.empty(0, np.intp))
-
-
-@torch.inference_mode()
-def meet_rewards(
+def run(
     agent: Agent,
     config: RunConfig,
+    pretrained_steps: int,
     *,
     num_episodes: int = NUM_EPISODES,
     num_steps: int = NUM_STEPS,
+    num_trials: int = NUM_TRIALS,
+    num_tasks: int | None = None,
     seed: int = 0,
-    choice: Choice | None = None,
-) -> Rewarded:
-    """Play with a task per episode, drawn as in training, and keep phi(s') and r of every step."""
-    for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
-        if value < 1:
-            raise UserError(f"{name} = {value} must be at least 1.")
-    choice = choice or Choice(own_tasks(agent, seed))
-    env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
-    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
-    actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
-    phi, reward, which = [], [], []
+    note: Callable[[str], None] = lambda text: None,
+) -> PhaseTwo:
+    """Collect rewards, infer tasks, and play each beside the unadapted agent and random actions.
 
-    def watch(moment: Moment) -> None:
-        if len(moment.episode):
-            phi.append(_features(agent, moment.reached))
-            reward.append(np.asarray(moment.reward, dtype=np.float32))
-            which.append(moment.episode.copy())
-
-    episodes = play(actor, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
-    env.close()
-    return Rewarded(episodes, np.concatenate(phi), np.concatenate(reward), np.concatenate(which))
-
-
-def _features(agent: Agent, observations: NDArray) -> NDArray[np.float32]:
-    if not isinstance(agent, Visr):
-        return np.empty((len(observations), 0), np.float32)
-    reached = torch.as_tensor(observations, device=agent.device)
-    return agent.cumulant(Transitions(reached)).cpu().numpy()
-
-
-def by_regression(seen: Rewarded, config: RunConfig, clip: bool | None = None) -> Task:
-    """Least squares on all steps; rewards clipped to [-1, 1] unless told otherwise."""
-    clip = config.inference.clip_rewards if clip is None else clip
-    reward = np.clip(seen.reward, -1, 1) if clip else seen.reward
-    if not reward.any():
-        raise UserError(
-            f"No reward was seen in {len(reward):,} steps, so there is nothing to infer a task from; "
-            "give it more episodes (--episodes, --steps) or train longer."
-        )
-    return regression.by_regression(
-        seen.phi,
-        reward.astype(np.float64),
-        config.inference,
-        name="env-regression",
-        env=config.env,
-    )
-
-
-def by_search(seen: Rewarded, config: RunConfig) -> Task:
-    """The task whose episodes had the highest mean return; mostly it has only one.
-
-    Episodes that the budget of steps cut short are left out: where rewards are costs, they would win.
+    Every rewarded episode has its own task; with `num_tasks`, that many tasks take turns.
     """
-    returns: dict[bytes, list[Episode]] = {}
-    judged = whole(seen.episodes)
-    for episode in judged:
-        returns.setdefault(episode.w.tobytes(), []).append(episode)
-    means = {key: float(np.mean([e.score for e in those])) for key, those in returns.items()}
-    best = max(means, key=lambda key: means[key])
-    w = returns[best][0].w.astype(np.float64)
-    num_tasks, num_episodes = len(means), len(judged)
-    if num_tasks == num_episodes:
-        method = f"random search over {num_episodes} episodes, best return {means[best]:g}"
-    else:
-        method = f"search over {num_tasks} tasks in {num_episodes} episodes, best mean return {means[best]:g}"
-    return Task(
-        name="env-search",
-        env=config.env,
-        w=w / np.linalg.norm(w),
-        method=method,
-        r_squared=_explained(seen, w),
-        condition_number=math.inf,
-        standard_error=np.full(len(w), math.inf),
-        num_steps=len(seen.reward),
-        num_rewarded=int(np.count_nonzero(seen.reward)),
+    steps, tasks = None, {}
+    if agent.adapts:
+        note(f"collecting rewards: {num_episodes} episodes or {num_steps:,} steps")
+        steps = collect_rewarded(
+            agent,
+            config,
+            num_episodes=num_episodes,
+            num_steps=num_steps,
+            seed=seed,
+            choice=_choice(agent, num_tasks, seed),
+        )
+        tasks = infer_tasks(steps, config)
+    conditions = []
+    for condition in evaluate(agent, config, tasks, num_episodes=num_trials, seed=seed + 1):
+        note(f"{condition.name}: {condition.mean:,.1f} over {len(condition.scores)} episodes")
+        conditions.append(condition)
+    return PhaseTwo(tasks, to_record(config, pretrained_steps, conditions, steps))
+
+
+def infer_tasks(steps: RewardedSteps, config: RunConfig) -> dict[str, Task]:
+    """Regression and random search on the same steps.
+
+    Without a reward there is no regression; DIAYN, which has no features, searches among its skills.
+    """
+    if config.inference.clip_rewards:
+        steps = steps.clipped()
+    compared = estimate(steps, config.inference)
+    return {
+        name: prompts.to_task(compared, method, name, config.env)
+        for method, name in _TASK_NAMES.items()
+        if method in compared.estimates
+    }
+
+
+def evaluate(
+    agent: Agent,
+    config: RunConfig,
+    tasks: dict[str, Task],
+    *,
+    num_episodes: int = NUM_TRIALS,
+    seed: int = 1,
+) -> Iterator[Condition]:
+    """Play every task, then the agent without adaptation, then uniformly random actions."""
+    for name, task in tasks.items():
+        yield evaluate_task(agent, config, task, name=name, num_episodes=num_episodes, seed=seed)
+    if config.agent.algorithm != "uniform":
+        name = UNADAPTED if agent.task_size > 1 else AS_TRAINED
+        choice = Choice(own_tasks(agent, seed), config.training.unroll_length)
+        yield _play(agent, config, name, choice, num_episodes=num_episodes, seed=seed)
+    choice = Choice(own_tasks(agent, seed))
+    yield _play(agent, config, UNTRAINED, choice, num_episodes=num_episodes, seed=seed, epsilon=1.0)
+
+
+def evaluate_task(
+    agent: Agent,
+    config: RunConfig,
+    task: Task,
+    *,
+    name: str | None = None,
+    num_episodes: int = NUM_TRIALS,
+    epsilon: float | None = None,
+    gpi: bool | None = None,
+    seed: int = 1,
+) -> Condition:
+    """Raw scores of whole episodes that pursue the task."""
+    w = task.w.astype(np.float32)
+    return _play(
+        agent,
+        config,
+        name or task.name,
+        Choice(lambda: w),
+        num_episodes=num_episodes,
+        epsilon=epsilon,
+        gpi=gpi,
+        seed=seed,
+        r_squared=task.r_squared,
     )
 
 
-def _explained(seen: Rewarded, w: NDArray[np.float64]) -> float:
-    """The share of the rewards' variance along w; none where there are no features."""
-    if seen.phi.shape[1] != len(w):
-        return 0.0
-    sums = RewardSums(len(w))
-    sums.add(seen.phi, seen.reward.astype(np.float64))
-    return explained(sums, w)
-
-
-def try_task(
+def _play(
     agent: Agent,
     config: RunConfig,
     name: str,
     choice: Choice,
     *,
-    num_episodes: int = NUM_TRIALS,
+    num_episodes: int,
+    seed: int,
     epsilon: float | None = None,
     gpi: bool | None = None,
-    seed: int = 1,
-) -> Scores:
-    """Play whole episodes and keep their raw scores."""
+    r_squared: float | None = None,
+) -> Condition:
     epsilon = config.agent.exploration if epsilon is None else epsilon
-    env: VectorEnv = envs.make_vec(config, min(_SIDE_BY_SIDE, num_episodes))
+    env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
     random = torch.Generator().manual_seed(derived(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
-    scores = score(actor, env, config, name, choice, num_episodes, seed)
+    condition = score(actor, env, config, name, choice, num_episodes, seed, r_squared)
     env.close()
-    return scores
+    return condition
 
 
 def score(
@@ -195,49 +182,47 @@ def score(
     choice: Choice,
     num_episodes: int,
     seed: int,
-) -> Scores:
-    """What any player's whole episodes come to."""
+    r_squared: float | None = None,
+) -> Condition:
+    """Raw scores of whole episodes of any actor."""
     episodes = play(player, env, choice, num_episodes, seed=seed)
     scores = [episode.score for episode in episodes]
     game = atari_games.by_id(config.env)
     normalised = atari_games.human_normalised(float(np.mean(scores)), game) if game else None
-    return Scores(name, scores, [episode.num_steps for episode in episodes], normalised)
+    num_steps = [episode.num_steps for episode in episodes]
+    return Condition.from_scores(name, scores, num_steps, normalised, r_squared)
 
 
-def judge(
-    agent: Agent,
+def to_record(
     config: RunConfig,
-    tasks: dict[str, Task],
-    *,
-    num_episodes: int = NUM_TRIALS,
-    seed: int = 1,
-) -> Iterator[Scores]:
-    """Each task for 30 episodes; then no adaptation at all, and uniformly random actions."""
-    unadapted = Choice(own_tasks(agent, seed), config.training.unroll_length)
-    ways: list[tuple[str, Choice, float | None]]
-    ways = [(name, always(task), None) for name, task in tasks.items()]
-    if config.agent.algorithm != "uniform":
-        ways.append((UNADAPTED if agent.task_size > 1 else AS_TRAINED, unadapted, None))
-    ways.append((UNTRAINED, Choice(own_tasks(agent, seed)), 1.0))
-    for name, choice, epsilon in ways:
-        yield try_task(
-            agent, config, name, choice, num_episodes=num_episodes, epsilon=epsilon, seed=seed
-        )
+    pretrained_steps: int,
+    conditions: list[Condition],
+    steps: RewardedSteps | None = None,
+) -> TwoPhase:
+    """What phase_two.json holds; `steps` is None for agents that do not adapt."""
+    game = atari_games.by_id(config.env)
+    return TwoPhase(
+        env=config.env,
+        num_steps=pretrained_steps,
+        num_rewarded_steps=steps.num_steps if steps else 0,
+        num_rewarded_episodes=steps.num_episodes if steps else 0,
+        num_seen=steps.num_rewarded if steps else 0,
+        num_trials=len(conditions[0].scores),
+        epsilon=config.agent.exploration,
+        clip_rewards=config.inference.clip_rewards,
+        random_score=game.random if game else None,
+        human_score=game.human if game else None,
+        conditions=tuple(conditions),
+    )
 
 
-def always(task: Task) -> Choice:
-    """One task for every episode."""
-    w = task.w.astype(np.float32)
-    return Choice(lambda: w)
-
-
-def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:
-    """Tasks as an agent draws them in training, one at a time."""
-    random = torch.Generator().manual_seed(seed)
-    return lambda: agent.sample_tasks(1, random)[0].numpy()
-
-
-def uniform_tasks(d: int, seed: int) -> Callable[[], NDArray[np.float32]]:
-    """Tasks drawn uniformly from the sphere, one at a time."""
-    random = torch.Generator().manual_seed(seed)
-    return lambda: sphere.uniform(1, d=d, generator=random)[0].numpy()
+def _choice(agent: Agent, num_tasks: int | None, seed: int) -> Choice | None:
+    """DIAYN's skills take turns, and so do `num_tasks` tasks; None is a new task for every episode."""
+    if isinstance(agent, Diayn):
+        tasks = itertools.cycle(np.eye(agent.task_size, dtype=np.float32))
+    elif num_tasks is not None:
+        draw = own_tasks(agent, seed)
+        tasks = itertools.cycle([draw() for _ in range(num_tasks)])
+    else:
+        return None
+    return Choice(lambda: next(tasks))

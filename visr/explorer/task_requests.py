@@ -16,7 +16,9 @@ from visr.config import InferenceConfig
 from visr.errors import UserError
 from visr.explorer import painting, python_snippets
 from visr.explorer.validation import RequestFields
-from visr.inference import compare, dataset, expression, mixing, regression
+from visr.inference import expression, mixing
+from visr.inference.prompts import Reward
+from visr.inference.steps import RewardedSteps
 from visr.storage import task_store
 from visr.storage.records.task import Task
 
@@ -147,7 +149,7 @@ class TaskRequests:
         if self.run.world is not None:
             values = painting.preset(self.run, text)
             return painting.infer(self.run, values, text), python_snippets.expression(text), ()
-        compared = compare.compare(dataset.from_recording(self.run.recording(), text))
+        compared = Reward(text).infer(self.run.visr, lambda: self.run.recording().rewarded(text))
         task = self.run.task_of(compared, "best", text)
         return task, python_snippets.expression(text), tuple(compared.words)
 
@@ -161,7 +163,9 @@ class TaskRequests:
             )
         good, bad = int((liked > 0).sum()), int((liked < 0).sum())
         name = f"{good} good and {bad} bad frames"
-        task = regression.by_regression(phi, liked, _FROM_MARKS, name=name, env=self.run.config.env)
+        steps = RewardedSteps(phi, liked, np.arange(len(phi)))
+        compared = Reward(name, _FROM_MARKS).infer(self.run.visr, lambda: steps)
+        task = self.run.task_of(compared, "best", name)
         return task, python_snippets.direction(task.w, name, "inferred from marked frames"), ()
 
     def _direction(self, request: RequestFields) -> Inferred:

@@ -188,9 +188,8 @@ def evaluate(agent: Visr, config: RunConfig, task: Task) -> ExactScore | Episode
     if (world := envs.exact_model(config)) is not None:
         result = grid_benchmark.evaluate(agent, world, task, dynamic_programming.GAMMA, gpi=False)
         return ExactScore(result.fraction_of_optimal, result.value)
-    scores = two_phase.try_task(agent, config, task.name, two_phase.always(task), gpi=False)
-    error = scores.standard_error if np.isfinite(scores.standard_error) else None
-    return EpisodeScore(scores.mean, error, scores.human_normalised, tuple(scores.scores))
+    played = two_phase.evaluate_task(agent, config, task, gpi=False)
+    return EpisodeScore(played.mean, played.standard_error, played.human_normalised, played.scores)
 
 
 def _result(

@@ -4,73 +4,67 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from visr.ops.regression import RewardSums
+import numpy as np
 
 if TYPE_CHECKING:
-    from visr.inference.compare import Answer
+    from visr.inference.regression import Validation
+    from visr.inference.steps import RewardedSteps
 
 LITTLE = 0.02
-"""R^2 below which a fit says nothing worth following."""
+"""A fit with a smaller R^2 is not worth following."""
 _FEW_EPISODES = 4
 _CONSTANT = (
-    "The reward is the same at every step, so only how long episodes last can differ: what goes by "
-    "their returns, search, is the one to trust."
+    "The reward is the same at every step, so tasks differ only in how long episodes last: trust "
+    "search, which compares returns."
 )
 
 
 def words(
-    answers: dict[str, Answer],
-    best: str,
-    total: RewardSums,
-    num_episodes: int,
-    is_constant: bool,
-    num_tied: int = 0,
+    method: str, validation: Validation, steps: RewardedSteps, is_random_search: bool
 ) -> list[str]:
-    """What the numbers mean for somebody who wants a policy.
-
-    `num_tied`: so many tasks were tried, and all returned the same.
-    """
-    answer = answers[best]
-    if num_tied and best == "random search":
+    """How far to trust the best method, for somebody who wants a policy."""
+    returns = None if steps.tried is None else steps.tried.returns
+    if is_random_search and returns is not None and np.ptp(returns) == 0:
         return [
-            f"Trust none of them: the {num_tied} episodes that were tried returned the same, and no fit "
+            f"Trust none of them: the {len(returns)} episodes that were tried returned the same, and no fit "
             "explains the reward, so this task is as good as any; give it more steps (--steps, --episodes)."
         ]
-    if is_constant:
-        return [_CONSTANT, *_expected(answer)]
-    words = []
-    if answer.r_squared >= 0.5:
-        words.append("The reward lies largely in the span of the features.")
-    elif answer.r_squared >= 0.1:
-        words.append("The features carry part of the reward.")
+    trust = _trust(method, validation, is_random_search)
+    if steps.is_constant:
+        return [_CONSTANT] if validation.expected_return is None else [_CONSTANT, trust]
+    return [*_coverage(validation.r_squared, steps), trust]
+
+
+def _coverage(r_squared: float, steps: RewardedSteps) -> list[str]:
+    """How much of the reward the features express, and whether the data suffice to tell."""
+    if r_squared >= 0.5:
+        words = ["The reward lies largely in the span of the features."]
+    elif r_squared >= 0.1:
+        words = ["The features carry part of the reward."]
     else:
-        words.append("The features carry next to nothing of the reward.")
-    if total.num_rewarded < 10 * total.num_features:
-        words.append(
-            f"Only {total.num_rewarded} steps had a reward, few for {total.num_features} features."
-        )
-    if num_episodes < _FEW_EPISODES:
-        words.append(f"So few episodes ({num_episodes}) leave little to hold out: R^2 flatters.")
-    if expected := _expected(answer):
-        return [*words, *expected]
-    if best == "random search":
-        words.append(
-            f"Trust {answer.method}: no fit explains enough of the reward to follow it, and this task was "
-            "seen to earn some."
-        )
-        return words
-    trusted = "steady" if answer.steadiness >= 0.9 else "unsteady"
-    words.append(
-        f"Trust {answer.method}: it predicts held-out episodes best (R^2 {answer.r_squared:.2f}) and is "
-        f"{trusted} under resampling (mean cosine {answer.steadiness:.2f})."
-    )
+        words = ["The features carry next to nothing of the reward."]
+    num_rewarded, num_features = steps.num_rewarded, steps.features.shape[1]
+    if num_rewarded < 10 * num_features:
+        words.append(f"Only {num_rewarded} steps had a reward, few for {num_features} features.")
+    if steps.num_episodes < _FEW_EPISODES:
+        words.append(f"Held-out R^2 is optimistic with so few episodes ({steps.num_episodes}).")
     return words
 
 
-def _expected(answer: Answer) -> list[str]:
-    if answer.expected_return is None:
-        return []
-    return [
-        f"Trust {answer.method}: held-out episodes that pursued tasks near its w returned most, "
-        f"{answer.expected_return:.3g} on average."
-    ]
+def _trust(method: str, validation: Validation, is_random_search: bool) -> str:
+    if validation.expected_return is not None:
+        return (
+            f"Trust {method}: held-out episodes that pursued tasks near its w returned most, "
+            f"{validation.expected_return:.3g} on average."
+        )
+    if is_random_search:
+        return (
+            f"Trust {method}: no fit explains enough of the reward to follow it, and an episode with this "
+            "task earned some."
+        )
+    cosine = validation.bootstrap_cosine
+    steady = "steady" if cosine >= 0.9 else "unsteady"
+    return (
+        f"Trust {method}: it predicts held-out episodes best (R^2 {validation.r_squared:.2f}) and is "
+        f"{steady} under resampling (mean cosine {cosine:.2f})."
+    )

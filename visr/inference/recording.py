@@ -1,4 +1,4 @@
-"""A reward-free sample that a run keeps, so that a new reward costs no new step of the environment."""
+"""Recorded reward-free steps of a run: a new reward labels them, without a step of the environment."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.episodes import Choice, Moment, play
 from visr.errors import UserError
-from visr.evaluation.two_phase import own_tasks
-from visr.inference import expression
+from visr.inference import collect, expression
+from visr.inference.steps import RewardedSteps
 from visr.storage import checksums
 from visr.storage.files import write_tensors
 
-_SIDE_BY_SIDE = 32
+_NUM_ENVS = 32
 _LARGEST = 2**28
 """Bytes of observations: a quarter of a gigabyte."""
 
@@ -35,44 +35,74 @@ RewardFunction = Callable[[NDArray, NDArray, NDArray], NDArray]
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Steps of the trained agent under tasks of its own; rewards were not looked at."""
+    """Steps of the trained agent under its own tasks; rewards were neither used nor kept."""
 
     before: NDArray
     """[N, ...], observations."""
     action: NDArray[np.int64]
     """[N]"""
     reached: NDArray
-    """[N, ...], the observations that followed."""
+    """[N, ...], the next observations."""
     phi: NDArray[np.float32]
-    """[N, d], of what was reached."""
+    """[N, d], of the next observations."""
     episode: NDArray[np.intp]
     """[N]"""
     names: list[str]
     """Of the numbers in an observation."""
 
-    def rewards(self, wanted: str | RewardFunction) -> NDArray[np.float64]:
-        """What a function of (observation, action, next observation) or an expression says of every step."""
-        if isinstance(wanted, str):
-            return expression.evaluate(wanted, self.scope())
+    def rewarded(self, reward: str | RewardFunction) -> RewardedSteps:
+        """The steps with the rewards that an expression or a function gives them."""
+        if isinstance(reward, str):
+            return RewardedSteps(self.phi, expression.evaluate(reward, self.scope()), self.episode)
+        return RewardedSteps(self.phi, self._call(reward), self.episode)
+
+    def _call(self, function: RewardFunction) -> NDArray[np.float64]:
         try:
-            given = wanted(self.before, self.action, self.reached)
-            values = np.asarray(given, dtype=np.float64)
+            labels = np.asarray(function(self.before, self.action, self.reached), dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise UserError(f"The reward function failed on a batch of steps: {error}.") from error
-        if values.shape != self.action.shape:
+        if labels.shape != self.action.shape:
             raise UserError(
-                f"The reward function gave shape {values.shape} for {len(self.action):,} steps; it takes "
+                f"The reward function gave shape {labels.shape} for {len(self.action):,} steps; it takes "
                 "arrays of all steps at once and returns one reward for each."
             )
-        return values
+        return labels
 
     def scope(self) -> dict[str, NDArray]:
-        """Names for expressions: a field is what was reached, before_FIELD what was left."""
+        """Names for expressions: FIELD of the next observation, before_FIELD of the observation, action."""
         reached = self.reached.reshape(len(self.action), -1)
         before = self.before.reshape(len(self.action), -1)
         scope: dict[str, NDArray] = {n: reached[:, i] for i, n in enumerate(self.names)}
         scope |= {f"before_{n}": before[:, i] for i, n in enumerate(self.names)}
         return {**scope, "action": self.action}
+
+    def save(self, path: Path) -> None:
+        """Write one safetensors file."""
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "names"}
+        plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        metadata = {"names": json.dumps(self.names)}
+        write_tensors(path, safetensors.numpy.save(plain, metadata=metadata))
+
+    @classmethod
+    def load(cls, path: Path) -> Recording:
+        """Read and check a file that `save` wrote."""
+        try:
+            if path.stat().st_size > 4 * _LARGEST:  # observations twice, and the smaller rest
+                raise ValueError(f"it is larger than {4 * _LARGEST:,} bytes")
+            checksums.check(path)
+            with safetensors.safe_open(str(path), framework="np") as file:
+                names = [str(name) for name in json.loads((file.metadata() or {})["names"])]
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            recording = cls(**arrays, names=names)
+            lengths = {len(array) for array in arrays.values()}
+            wide = recording.reached.reshape(len(recording.action), -1).shape[1]
+            if len(lengths) != 1 or wide != len(names):
+                raise ValueError("its arrays do not fit together")
+            return recording
+        except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{path} is damaged ({error}); remove it, and it will be recorded again."
+            ) from None
 
 
 def is_possible(space: spaces.Space, num_steps: int) -> bool:
@@ -85,8 +115,8 @@ def is_possible(space: spaces.Space, num_steps: int) -> bool:
 
 @torch.inference_mode()
 def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Recording:
-    """Play with a new task every 40 steps, as in training, and keep what was seen but no reward."""
-    env = envs.make_vec(config, min(_SIDE_BY_SIDE, num_steps))
+    """Play with a new task every 40 steps, as in training, and keep everything but rewards."""
+    env = envs.make_vec(config, min(_NUM_ENVS, num_steps))
     random = torch.Generator().manual_seed(seed)
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     moments: list[Moment] = []
@@ -95,10 +125,9 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
     def watch(moment: Moment) -> None:
         if len(moment.episode):
             moments.append(moment._replace(reward=np.empty(0, dtype=np.float32)))
-            seen = torch.as_tensor(moment.reached, device=actor.device)
-            phi.append(agent.phi(seen).cpu().numpy())
+            phi.append(collect.features(agent, moment.reached))
 
-    choice = Choice(own_tasks(agent, seed), config.training.unroll_length)
+    choice = Choice(collect.own_tasks(agent, seed), config.training.unroll_length)
     play(actor, env, choice, num_steps, seed=seed, max_steps=num_steps, watch=watch)
     env.close()
     joined = {
@@ -107,32 +136,3 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
     }
     names = envs.space_codec(config).field_names
     return Recording(**joined, phi=np.concatenate(phi)[:num_steps], names=names)
-
-
-def save(path: Path, recording: Recording) -> None:
-    """One safetensors file."""
-    arrays = {f.name: getattr(recording, f.name) for f in fields(recording) if f.name != "names"}
-    plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    metadata = {"names": json.dumps(recording.names)}
-    write_tensors(path, safetensors.numpy.save(plain, metadata=metadata))
-
-
-def load(path: Path) -> Recording:
-    """The inverse of `save`, trusting nothing."""
-    try:
-        if path.stat().st_size > 4 * _LARGEST:  # twice observations, and the smaller rest
-            raise ValueError(f"it is larger than {4 * _LARGEST:,} bytes")
-        checksums.check(path)
-        with safetensors.safe_open(str(path), framework="np") as file:
-            names = [str(name) for name in json.loads((file.metadata() or {})["names"])]
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        recording = Recording(**arrays, names=names)
-        lengths = {len(array) for array in arrays.values()}
-        wide = recording.reached.reshape(len(recording.action), -1).shape[1]
-        if len(lengths) != 1 or wide != len(names):
-            raise ValueError("its arrays do not fit together")
-        return recording
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UserError(
-            f"{path} is damaged ({error}); remove it, and it will be recorded anew."
-        ) from None

@@ -1,45 +1,292 @@
-"""Data -> Task: the rewarded phase, which changes no weight."""
+"""Rewarded steps -> w: regression and search on the same steps, and how far to trust each."""
 
 from __future__ import annotations
 
+import contextlib
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
 
 from visr.config import InferenceConfig
-from visr.ops.regression import RewardSums, fit_task
-from visr.storage.records.task import Task
+from visr.errors import UserError
+from visr.inference import explain, search
+from visr.inference.search import Found
+from visr.inference.steps import Floats, RewardedSteps, TriedTasks
+from visr.ops.regression import Fit, RewardSums, fit_task, solve
+
+LEAST_SQUARES, SEARCH, SMOOTHED = "least squares", "random search", "smoothed search"
+_RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
+_HELD_OUT = 4
+"""Every fourth block of episodes is held out."""
+_NUM_RESAMPLES = 200
+_ROUNDING = 1e-9
+"""A relative difference that rounding alone can make."""
 
 
-def by_regression(
-    phi: NDArray[np.floating],
-    reward: NDArray[np.float64],
-    config: InferenceConfig,
-    *,
-    name: str,
-    env: str,
-) -> Task:
-    """Solve r ~ phi . w and keep the direction: phi [N, d], reward [N].
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """The w of one method, from all steps."""
 
-    The scale of w does not change the policy, so it is dropped, as in the authors' notebook.
+    method: str
+    w: Floats
+    """[d], unit length."""
+    r_squared: float
+    """1 - SSE / SST of the rewards."""
+    condition_number: float
+    """Of the features' second moments; inf for search."""
+    standard_error: Floats
+    """[d]; inf for search."""
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """How an estimate does on other episodes."""
+
+    r_squared: float
+    """On held-out episodes, fitted on the others; negative is worse than a constant."""
+    interval: Floats
+    """[2, d], the middle 90 % of w over resampled episodes."""
+    bootstrap_cosine: float
+    """The mean cosine between w and the w of resampled episodes: 1 is certain."""
+    expected_return: float | None
+    """Mean return of held-out episodes with nearby tasks; None with fewer than 200 episodes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The estimates of several methods on the same steps."""
+
+    estimates: dict[str, Estimate]
+    best: str
+    """The method to trust."""
+    num_steps: int
+    num_episodes: int
+    num_rewarded: int
+    validations: dict[str, Validation] = field(default_factory=dict)
+    """By method; empty where nothing was held out."""
+    words: list[str] = field(default_factory=list)
+    """What the numbers mean."""
+
+
+def estimate(steps: RewardedSteps, config: InferenceConfig | None = None) -> Comparison:
+    """Infer w by regression and, where episodes pursued one task each, by search.
+
+    With `config`: by this regression and by random search, as in the paper's second phase.
+    Without: by every method; held-out episodes choose the best.
     """
-    sums = RewardSums(phi.shape[1])
-    sums.add(phi, reward)
-    fit = fit_task(sums, config)
-    return Task(
-        name=name,
-        env=env,
-        w=fit.w,
-        method=describe(config),
-        r_squared=fit.r_squared,
-        condition_number=fit.condition_number,
-        standard_error=fit.standard_error,
-        num_steps=fit.num_steps,
-        num_rewarded=fit.num_rewarded,
-    )
+    rows = _rows(steps) if config is None else {}
+    estimates = {name: row.estimate for name, row in rows.items()}
+    if config is not None:
+        estimates = _configured(steps, config)
+    if not estimates:
+        raise UserError(
+            "The reward has nothing in common with the features (w = 0), so no task can be inferred "
+            "from it; train with more features (--num-features) or change the reward."
+        )
+    counts = (steps.num_steps, steps.num_episodes, steps.num_rewarded)
+    if config is not None:
+        return Comparison(estimates, next(iter(estimates)), *counts)
+    validations = _validations(rows, steps.tried)
+    best = _best(validations)
+    words = explain.words(estimates[best].method, validations[best], steps, best == SEARCH)
+    return Comparison(estimates, best, *counts, validations, words)
 
 
 def describe(config: InferenceConfig) -> str:
-    """The method in words."""
-    method = f"ridge regression ({config.ridge:g})" if config.ridge else "least squares"
+    """The regression in words."""
+    method = f"ridge regression ({config.ridge:g})" if config.ridge else LEAST_SQUARES
     method = f"whitened {method}" if config.whitened else method
     return f"centred {method}" if config.centred else method
+
+
+def _configured(steps: RewardedSteps, config: InferenceConfig) -> dict[str, Estimate]:
+    estimates = {}
+    sums = steps.sums() if steps.features.shape[1] else None  # DIAYN has no features
+    if sums is not None and (fit := _fit(sums, config)):
+        estimates[LEAST_SQUARES] = _from_fit(describe(config), fit)
+    if steps.tried is not None:
+        estimates[SEARCH] = _from_search(search.best_episode(steps.tried), sums)
+    return estimates
+
+
+def _fit(sums: RewardSums, config: InferenceConfig) -> Fit | None:
+    """None where w = 0: the features say nothing about the reward."""
+    with contextlib.suppress(UserError):
+        return fit_task(sums, config)
+
+
+def _from_fit(method: str, fit: Fit) -> Estimate:
+    return Estimate(method, fit.w, fit.r_squared, fit.condition_number, fit.standard_error)
+
+
+def _from_search(found: Found, sums: RewardSums | None) -> Estimate:
+    w = found.w / np.linalg.norm(found.w)
+    r_squared = 0.0 if sums is None else _r_squared_along(w, sums, sums)
+    return Estimate(found.method, w, r_squared, math.inf, np.full(len(w), math.inf))
+
+
+# ---- every method, validated on held-out and resampled episodes
+
+
+class _Row(NamedTuple):
+    """One method's estimate, and what validates it."""
+
+    estimate: Estimate
+    r_squared: float
+    """On held-out blocks."""
+    w_of_others: Floats
+    """[d], without the held-out episodes."""
+    resampled: Floats
+    """[K, d], of resampled episodes."""
+
+
+def _rows(steps: RewardedSteps) -> dict[str, _Row]:
+    blocks, tried = steps.blocks(), steps.tried
+    resampled = _resampled(blocks)
+    fits = {
+        name: _by_regression(name, settings, blocks, resampled)
+        for name, settings in _regressions(blocks, steps.is_constant).items()
+    }
+    rows = {name: row for name, row in fits.items() if row is not None}
+    if tried is not None:
+        rows[SEARCH] = _by_search(search.best_episode(tried), blocks)
+        if len(tried.returns) >= search.ENOUGH:
+            rows[SMOOTHED] = _by_search(search.best_neighbourhood(tried), blocks)
+    return rows
+
+
+def _regressions(blocks: list[RewardSums], is_constant: bool) -> dict[str, dict[str, Any]]:
+    """Settings of `solve` by method; a constant reward leaves nothing to centre."""
+    if is_constant:
+        return {LEAST_SQUARES: {}}
+    return {
+        LEAST_SQUARES: {},
+        "ridge": {"ridge": _best_ridge(blocks, centred=False)},
+        "centred": {"centred": True},
+        "centred ridge": {"centred": True, "ridge": _best_ridge(blocks, centred=True)},
+        "whitened": {"centred": True, "whitened": True},
+    }
+
+
+def _best_ridge(blocks: list[RewardSums], centred: bool) -> float:
+    """The penalty that predicts held-out blocks best."""
+    others, held_out = _split(blocks)
+    scores = [predicted(held_out, solve(others, centred=centred, ridge=r)) for r in _RIDGES]
+    return _RIDGES[int(np.argmax(scores))]
+
+
+def _by_regression(
+    name: str, settings: dict[str, Any], blocks: list[RewardSums], resampled: list[RewardSums]
+) -> _Row | None:
+    config, (others, held_out) = InferenceConfig(**settings), _split(blocks)
+    fit = _fit(_total(blocks), config)
+    if fit is None:
+        return None
+    part = solve(others, **settings)
+    again = [_fit(sums, config) for sums in resampled]
+    method = f"{name} ({config.ridge:g})" if config.ridge else name
+    return _Row(
+        _from_fit(method, fit),
+        predicted(held_out, part),
+        part.w / max(float(np.linalg.norm(part.w)), 1e-12),
+        np.array([other.w for other in again if other is not None] or [fit.w]),
+    )
+
+
+def _by_search(found: Found, blocks: list[RewardSums]) -> _Row:
+    estimated = _from_search(found, _total(blocks))
+    r_squared = _r_squared_along(estimated.w, *_split(blocks))
+    return _Row(estimated, r_squared, found.w_of_others, found.resampled)
+
+
+def _validations(rows: dict[str, _Row], tried: TriedTasks | None) -> dict[str, Validation]:
+    expected = dict.fromkeys(rows)
+    if tried is not None and len(tried.returns) >= search.ENOUGH:
+        kappa, (_, held_out) = search.best_kappa(tried), search.split(tried)
+        expected = {
+            name: float(search.expected_return(held_out, row.w_of_others, kappa))
+            for name, row in rows.items()
+        }
+    return {
+        name: Validation(
+            r_squared=row.r_squared,
+            interval=np.quantile(row.resampled, [0.05, 0.95], axis=0),
+            bootstrap_cosine=float((row.resampled @ row.estimate.w).mean()),
+            expected_return=expected[name],
+        )
+        for name, row in rows.items()
+    }
+
+
+def _best(validations: dict[str, Validation]) -> str:
+    """The highest expected return if it is known; else R^2, or random search if no fit explains much."""
+    expected = {
+        n: v.expected_return for n, v in validations.items() if v.expected_return is not None
+    }
+    if expected:
+        values = np.array(list(expected.values()))
+        if len(values) > 1 and np.ptp(values) <= _ROUNDING * np.abs(values).max():
+            return SMOOTHED  # held-out episodes tell no difference, and only smoothed search used them all
+        return max(expected, key=lambda name: expected[name])
+    best = max(validations, key=lambda name: validations[name].r_squared)
+    explains = validations[best].r_squared >= explain.LITTLE
+    return best if explains or SEARCH not in validations else SEARCH
+
+
+# ---- sums of episodes
+
+
+def _split(blocks: list[RewardSums]) -> tuple[RewardSums, RewardSums]:
+    """Sums of the blocks to fit on and of those held out; a single block is both."""
+    if len(blocks) == 1:
+        return blocks[0], blocks[0]
+    step = min(_HELD_OUT, len(blocks))
+    others = [block for index, block in enumerate(blocks) if index % step != step - 1]
+    return _total(others), _total(blocks[step - 1 :: step])
+
+
+def _total(blocks: list[RewardSums]) -> RewardSums:
+    return sum(blocks[1:], blocks[0])
+
+
+def _resampled(blocks: list[RewardSums]) -> list[RewardSums]:
+    """Bootstrap: sums of as many blocks, drawn with replacement."""
+    moments = np.stack([block.moments for block in blocks])
+    rewarded = np.array([block.num_rewarded for block in blocks])
+    size = (_NUM_RESAMPLES, len(blocks))
+    totals = []
+    for draw in np.random.default_rng(0).integers(len(blocks), size=size):
+        counts = np.bincount(draw, minlength=len(blocks))
+        total = RewardSums(blocks[0].num_features)
+        total.moments = np.tensordot(counts.astype(np.float64), moments, axes=1)
+        total.num_rewarded = int(counts @ rewarded)
+        totals.append(total)
+    return totals
+
+
+def _r_squared_along(w: Floats, others: RewardSums, held_out: RewardSums) -> float:
+    """R^2 of r ~ a phi . w + b on held-out steps, fitted on the others."""
+    return predicted(_projected(held_out, w), solve(_projected(others, w), centred=True))
+
+
+def _projected(sums: RewardSums, w: Floats) -> RewardSums:
+    """The sums with phi . w as the only feature."""
+    d = sums.num_features
+    basis = np.zeros((d + 2, 3))
+    basis[:d, 0], basis[d, 1], basis[d + 1, 2] = w, 1.0, 1.0
+    narrow = RewardSums(1)
+    narrow.moments = basis.T @ sums.moments @ basis
+    narrow.num_rewarded = sums.num_rewarded
+    return narrow
+
+
+def predicted(held_out: RewardSums, fit: Fit) -> float:
+    """1 - SSE / SST of a fit's predictions on other steps; 0 where their reward never changes."""
+    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])  # phi . w - r + intercept
+    sse = float(coefficients @ held_out.moments @ coefficients)
+    num_steps = max(held_out.num_steps, 1)
+    total, mean = held_out.moments[-2, -2], held_out.moments[-1, -2] / num_steps
+    sst = float(total - num_steps * mean**2)
+    return 1 - max(sse, 0.0) / sst if sst > 1e-12 * max(total, 1e-300) else 0.0

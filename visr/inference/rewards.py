@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from visr.errors import UserError
 from visr.inference import expression
+from visr.inference.steps import RewardedSteps
 
 if TYPE_CHECKING:
     from visr.envs.grid.world import GridWorld
@@ -29,15 +30,21 @@ _LARGEST_FILE = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, eq=False)
-class Reward:
+class CellReward:
     """r(s') for every state of a grid; 0 inside walls, where it is never collected."""
 
     name: str
     values: FloatArray
     """[S]"""
 
+    def rewarded(self, features: NDArray[np.floating], world: GridWorld) -> RewardedSteps:
+        """One step into every free cell, each an episode of its own; features [S, d]."""
+        return RewardedSteps(
+            features[world.free], self.values[world.free], np.flatnonzero(world.free)
+        )
 
-def parse(text: str, world: GridWorld) -> Reward:
+
+def parse(text: str, world: GridWorld) -> CellReward:
     """`boxes`, `boxes:SEED`, `goal:ROW,COL`, a .npy or .csv file, or an expression of row, col."""
     text = text.strip()
     if text == "boxes" or text.startswith("boxes:"):
@@ -49,14 +56,19 @@ def parse(text: str, world: GridWorld) -> Reward:
     return from_expression(text, world)
 
 
-def from_expression(text: str, world: GridWorld) -> Reward:
+def of_cells(reward: str | ArrayLike, world: GridWorld) -> CellReward:
+    """A reward in one of the forms of `parse`, or an array over cells."""
+    return parse(reward, world) if isinstance(reward, str) else from_array(reward, world)
+
+
+def from_expression(text: str, world: GridWorld) -> CellReward:
     """A reward computed from row, col, height and width; no file is ever read."""
     row, col = np.divmod(np.arange(world.num_states), world.width)
     names = {"row": row, "col": col, "height": world.height, "width": world.width}
     return _checked(text, expression.evaluate(text, names), world)
 
 
-def from_array(values: ArrayLike, world: GridWorld, name: str = "array") -> Reward:
+def from_array(values: ArrayLike, world: GridWorld, name: str = "array") -> CellReward:
     """A reward from numbers of shape [height, width] or [S]."""
     try:
         array = np.asarray(values)
@@ -115,7 +127,7 @@ def family(
     return np.stack([_checked(name, reward, world).values for reward in rewards])
 
 
-def _parse_boxes(text: str, world: GridWorld) -> Reward:
+def _parse_boxes(text: str, world: GridWorld) -> CellReward:
     match = re.fullmatch(r"boxes(?::([0-9]{1,18}))?", text)
     if match is None:
         raise UserError(f"Cannot read the reward {text!r}: write boxes or boxes:SEED, as boxes:7.")
@@ -123,7 +135,7 @@ def _parse_boxes(text: str, world: GridWorld) -> Reward:
     return _checked(f"boxes:{seed}", boxes(world, np.random.default_rng(seed)), world)
 
 
-def _parse_goal(text: str, world: GridWorld) -> Reward:
+def _parse_goal(text: str, world: GridWorld) -> CellReward:
     match = re.fullmatch(r"goal:\s*(-?[0-9]{1,18})\s*,\s*(-?[0-9]{1,18})", text)
     if match is None:
         raise UserError(f"Cannot read the reward {text!r}: write goal:ROW,COL, as goal:2,7.")
@@ -131,7 +143,7 @@ def _parse_goal(text: str, world: GridWorld) -> Reward:
     return _checked(f"goal:{row},{col}", goal(world, row, col), world)
 
 
-def _checked(name: str, values: np.ndarray, world: GridWorld) -> Reward:
+def _checked(name: str, values: np.ndarray, world: GridWorld) -> CellReward:
     """The reward, if an agent can tell with it one place from another."""
     what = f"The reward {expression.short(name)!r}"
     if values.dtype.kind not in "fiub":
@@ -157,7 +169,7 @@ def _checked(name: str, values: np.ndarray, world: GridWorld) -> Reward:
             f"{what} is {here[0]:g} in every cell, so all behaviour is worth the same: "
             "let it differ between cells."
         )
-    return Reward(name, values)
+    return CellReward(name, values)
 
 
 def _read_file(name: str) -> np.ndarray:

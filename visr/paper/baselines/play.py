@@ -13,7 +13,8 @@ from visr import envs
 from visr.config import RunConfig
 from visr.envs.episodes import Choice
 from visr.errors import needing
-from visr.evaluation import rewarded_phase, two_phase
+from visr.evaluation import two_phase
+from visr.evaluation.two_phase import PhaseTwo
 from visr.ops.epsilon_greedy import epsilon_greedy
 from visr.storage.records.two_phase import AS_TRAINED, UNTRAINED
 from visr.storage.run_dir import RunDir
@@ -72,5 +73,6 @@ def evaluate(
         one = Choice(lambda: np.ones(1, dtype=np.float32))
         scores.append(two_phase.score(player, env, config, name, one, num_trials, seed + 1))
         env.close()
-    result = rewarded_phase.PhaseTwo(two_phase.NOTHING, {}, scores)
-    return rewarded_phase.save(run, result, config, config.training.num_steps)
+    result = PhaseTwo({}, two_phase.to_record(config, config.training.num_steps, scores))
+    result.save(run)
+    return result.to_dict()

@@ -11,9 +11,9 @@ from visr import api
 from visr.api import Run
 from visr.config import FinetuneConfig
 from visr.errors import UserError
-from visr.evaluation import rewarded_phase
 from visr.finetuning import run as finetuning
-from visr.inference import compare, dataset
+from visr.inference.prompts import ENV_REWARD
+from visr.inference.regression import estimate
 from visr.paper.reproduce.agents import INFERENCE_SHARE, RELABELLING, UPDATES_PER_FREE_STEP, Way
 from visr.paper.reproduce.plan import Counts
 from visr.storage import schema
@@ -41,9 +41,9 @@ def _condition(run: Run, way: Way, counts: Counts) -> AdaptedCondition:
     share = int(INFERENCE_SHARE * counts.rewarded_steps) if way == "fine-tuned" else 0
     task, spent = infer(run, share, max(share, counts.rewarded_steps - share))
     tuned = _tuned(run, task, way, counts.rewarded_steps - spent, _settings(way, counts))
-    scores = tuned.try_task(task, num_episodes=counts.trials, gpi=False, seed=seed + 1)
+    played = tuned.evaluate_task(task, num_episodes=counts.trials, gpi=False, seed=seed + 1)
     return AdaptedCondition(
-        **vars(rewarded_phase.condition(dataclasses.replace(scores, name=way), task)),
+        **vars(dataclasses.replace(played, name=way)),
         num_rewarded_steps=spent + tuned.num_steps,
         num_free_steps=FinetuneResult.load(tuned.directory).num_free_steps,
     )
@@ -68,11 +68,12 @@ def infer(run: Run, share: int, most: int) -> tuple[Task, int]:
     """
     seed, spent = run.config.training.seed, 0
     while 0 < share <= most - spent:
-        seen = run.meet_rewards(num_episodes=share, num_steps=share, seed=seed + spent)
-        spent += len(seen.reward)
-        if seen.reward.any():
-            steps = dataset.from_environment(seen, run.config.inference.clip_rewards)
-            return run.task_of(compare.compare(steps), "best", dataset.ENV_REWARD), spent
+        steps = run.collect_rewarded(num_episodes=share, num_steps=share, seed=seed + spent)
+        spent += steps.num_steps
+        if steps.num_rewarded:
+            steps = steps.clipped() if run.config.inference.clip_rewards else steps
+            steps.check()
+            return run.task_of(estimate(steps), "best", ENV_REWARD), spent
     return run.skill(seed), spent
 
 

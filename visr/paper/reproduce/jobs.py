@@ -54,7 +54,6 @@ def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
 def evaluate(run: RunDir, counts: Counts) -> None:
     """The rewarded phase of the run's agent."""
     from visr import api
-    from visr.evaluation import rewarded_phase
 
     if run.config().agent.algorithm in BASELINES:
         from visr.paper.baselines import play
@@ -63,16 +62,14 @@ def evaluate(run: RunDir, counts: Counts) -> None:
         return
     loaded = api.load(run.path)
     cycles = counts.rewarded_episodes == 0
-    result = rewarded_phase.run(
-        loaded.agent,
-        loaded.config,
+    result = loaded.phase_two(
         num_episodes=counts.rewarded_steps if cycles else counts.rewarded_episodes,
         num_steps=counts.rewarded_steps,
         num_trials=counts.trials,
         num_tasks=Counts.rewarded_episodes if cycles else None,
         seed=loaded.config.training.seed,
     )
-    rewarded_phase.save(run, result, loaded.config, loaded.num_steps)
+    result.save(run)
 
 
 def _exit_when_input_closes() -> None:

@@ -13,6 +13,9 @@ from visr.config import RunConfig
 from visr.storage import checksums, schema
 from visr.storage.files import reading, write_tensors
 
+NUM_TASKS, NUM_POLICIES = 49, 10
+"""Random tasks of a snapshot, and random policies behind their GPI values."""
+
 
 @dataclass(frozen=True, eq=False)
 class GridSnapshot:

@@ -1,0 +1,82 @@
+"""Rewarded steps from the environment: the agent plays, rewards are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from visr import envs
+from visr.agents.base import Agent
+from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.envs.episodes import Choice, Moment, play, whole
+from visr.errors import UserError
+from visr.inference.steps import RewardedSteps, TriedTasks
+from visr.ops.rng import derived
+from visr.types import Transitions
+
+NUM_EPISODES, NUM_STEPS = 50, 100_000
+"""The paper's rewarded phase: so many episodes or steps, whichever comes first."""
+NUM_ENVS = 10
+ACTIONS = 1
+"""Derives the seed of actions, so that tasks, actions and games share no random draws."""
+_BATCH = 1024
+
+
+@torch.inference_mode()
+def collect_rewarded(
+    agent: Agent,
+    config: RunConfig,
+    *,
+    num_episodes: int = NUM_EPISODES,
+    num_steps: int = NUM_STEPS,
+    seed: int = 0,
+    choice: Choice | None = None,
+) -> RewardedSteps:
+    """Play episodes with one task each, drawn as in training; keep phi(s') and the raw r of every step."""
+    for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
+        if value < 1:
+            raise UserError(f"{name} = {value} must be at least 1.")
+    choice = choice or Choice(own_tasks(agent, seed))
+    env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
+    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
+    actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
+    phi, reward, which = [], [], []
+
+    def watch(moment: Moment) -> None:
+        if len(moment.episode):
+            phi.append(features(agent, moment.reached))
+            reward.append(np.asarray(moment.reward, dtype=np.float64))
+            which.append(moment.episode.copy())
+
+    episodes = play(actor, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
+    env.close()
+    finished = whole(episodes)
+    tried = TriedTasks(
+        np.array([episode.w for episode in finished], dtype=np.float64),
+        np.array([episode.score for episode in finished]),
+    )
+    return RewardedSteps(np.concatenate(phi), np.concatenate(reward), np.concatenate(which), tried)
+
+
+def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:
+    """A function that draws the agent's own tasks as in training, one at a time."""
+    random = torch.Generator().manual_seed(seed)
+    return lambda: agent.sample_tasks(1, random)[0].numpy()
+
+
+@torch.inference_mode()
+def features(agent: Agent, observations: NDArray) -> NDArray[np.float32]:
+    """phi of observations: [N, ...] -> [N, d]; d = 0 for agents without features."""
+    if not isinstance(agent, Visr):
+        return np.empty((len(observations), 0), np.float32)
+    batches = [
+        torch.as_tensor(observations[start : start + _BATCH], device=agent.device)
+        for start in range(0, len(observations), _BATCH)
+    ]
+    parts = [agent.cumulant(Transitions(batch)).cpu().numpy() for batch in batches]
+    return np.concatenate(parts) if parts else np.empty((0, agent.task_size), np.float32)

@@ -1,0 +1,87 @@
+"""Prompts: what a user gives to describe a task, and how each becomes w.
+
+To add one, write a class with `name` and `infer`; `model.task_from` turns weighted cumulants into w.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from visr.agents.base import BehaviourModel
+from visr.config import InferenceConfig
+from visr.errors import UserError
+from visr.inference.regression import Comparison, estimate
+from visr.inference.steps import RewardedSteps
+from visr.storage.records.task import Task
+
+ENV_REWARD = "env"
+"""The reward that the environment itself gives."""
+
+
+class Prompt(Protocol):
+    """A description of a task."""
+
+    @property
+    def name(self) -> str:
+        """The task's name, in the user's words."""
+        ...
+
+    def infer(self, model: BehaviourModel, data: Callable[[], RewardedSteps]) -> Comparison:
+        """Estimate w; `data` collects or labels steps, and is called only by prompts that need them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reward:
+    """A reward, known by its values on the steps of `data`: w such that phi(s') . w predicts it."""
+
+    name: str
+    config: InferenceConfig | None = None
+    """The regression to use; None compares all methods."""
+
+    def infer(self, model: BehaviourModel, data: Callable[[], RewardedSteps]) -> Comparison:
+        """Regression and search on the steps; `model` gave them their features."""
+        steps = data()
+        steps.check()
+        return estimate(steps, self.config)
+
+
+def name_of(reward: Any) -> str:
+    """What to call a reward."""
+    return getattr(reward, "__name__", "function") if callable(reward) else str(reward)
+
+
+def is_of_steps(reward: Any) -> bool:
+    """Whether a reward is one of steps even on the grid: the environment's own, a function or a dataset."""
+    if callable(reward) or isinstance(reward, Path):
+        return True
+    return isinstance(reward, str) and (reward == ENV_REWARD or reward.lower().endswith(".npz"))
+
+
+def to_task(compared: Comparison, method: str, name: str, env: str) -> Task:
+    """One method's estimate as a task; "best" is the method to trust."""
+    chosen = compared.best if method == "best" else method
+    if chosen not in compared.estimates:
+        known = ", ".join(["best", *compared.estimates])
+        raise UserError(f"There is no method {method!r} for this reward; there are {known}.")
+    found, r_squared = compared.estimates[chosen], compared.estimates[chosen].r_squared
+    standard_error = found.standard_error
+    if validation := compared.validations.get(chosen):
+        r_squared = validation.r_squared
+        standard_error = np.ptp(validation.interval, axis=0) / (2 * 1.645)  # 90 % of a normal
+    return Task(
+        name=name,
+        env=env,
+        w=found.w,
+        method=found.method,
+        r_squared=r_squared,
+        condition_number=found.condition_number,
+        standard_error=standard_error,
+        num_steps=compared.num_steps,
+        num_rewarded=compared.num_rewarded,
+    )

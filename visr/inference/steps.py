@@ -1,0 +1,110 @@
+"""Rewarded steps: the form in which every reward reaches inference."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visr.errors import UserError
+from visr.ops.regression import RewardSums
+
+Floats = NDArray[np.float64]
+
+_MOST_BLOCKS = 200
+_LARGEST_REWARD = 1e12
+"""Squares of larger rewards would overflow the sums."""
+
+
+@dataclass(frozen=True, eq=False)
+class TriedTasks:
+    """The tasks that whole episodes pursued, and the returns of these episodes."""
+
+    w: Floats
+    """[M, d]"""
+    returns: Floats
+    """[M], raw."""
+
+
+@dataclass(frozen=True, eq=False)
+class RewardedSteps:
+    """N steps with rewards."""
+
+    features: NDArray[np.floating]
+    """[N, d], phi(s'); d = 0 for agents without features."""
+    reward: Floats
+    """[N]"""
+    episode: NDArray[np.intp]
+    """[N], which episode each step belongs to."""
+    tried: TriedTasks | None = None
+    """None where episodes did not pursue one task each."""
+
+    @property
+    def num_steps(self) -> int:
+        """N"""
+        return len(self.reward)
+
+    @property
+    def num_episodes(self) -> int:
+        """Episodes with at least one step."""
+        return len(np.unique(self.episode))
+
+    @property
+    def num_rewarded(self) -> int:
+        """Steps with r != 0."""
+        return int(np.count_nonzero(self.reward))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every step has the same reward."""
+        return np.ptp(self.reward) == 0
+
+    def clipped(self) -> RewardedSteps:
+        """The same steps with rewards clipped to [-1, 1]; returns stay raw."""
+        return dataclasses.replace(self, reward=np.clip(self.reward, -1, 1))
+
+    def sums(self) -> RewardSums:
+        """The sums of all steps."""
+        return self._sums_of(slice(None))
+
+    def blocks(self) -> list[RewardSums]:
+        """The sums of every episode; of several together where there are more than 200."""
+        _, number = np.unique(self.episode, return_inverse=True)
+        number %= _MOST_BLOCKS
+        order = np.argsort(number, kind="stable")
+        edges = np.searchsorted(number[order], np.arange(int(number.max()) + 2))
+        return [self._sums_of(order[start:stop]) for start, stop in itertools.pairwise(edges)]
+
+    def _sums_of(self, rows: slice | NDArray[np.intp]) -> RewardSums:
+        sums = RewardSums(self.features.shape[1])
+        sums.add(self.features[rows], self.reward[rows])
+        return sums
+
+    def check(self) -> None:
+        """Refuse rewards from which no method can infer a task."""
+        reward = self.reward
+        if not len(reward):
+            raise UserError(
+                "There are no steps to infer a task from; give it at least one episode."
+            )
+        if bad := int(np.count_nonzero(~np.isfinite(reward))):
+            raise UserError(
+                f"{bad} of {len(reward)} rewards are NaN or infinite; mend the reward first."
+            )
+        if np.abs(reward).max() > _LARGEST_REWARD:
+            raise UserError(
+                f"A reward is larger than {_LARGEST_REWARD:.0e}; scale the rewards down."
+            )
+        if not reward.any():
+            raise UserError(
+                f"No reward was seen in {len(reward):,} steps, so there is nothing to infer a task from; "
+                "give it more episodes, or train longer."
+            )
+        if self.is_constant and self.tried is None:
+            raise UserError(
+                f"The reward is {reward[0]:g} at every step, so every task is as good as any; change the "
+                "reward."
+            )
