@@ -1,4 +1,4 @@
-"""What may be wrong with files: functions that damage or make one before a command runs."""
+"""Functions that make or damage files before a command runs."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ Given = Callable[[Path], None]
 
 
 def snapshot(path: Path) -> dict[str, bytes | None]:
-    """Every directory and every byte below a place."""
+    """Content of every file below a directory; None for directories."""
     return {
         str(p.relative_to(path)): p.read_bytes() if p.is_file() else None for p in path.rglob("*")
     }
 
 
-def no_checkpoint(tmp: Path) -> None:
+def remove_checkpoints(tmp: Path) -> None:
     shutil.rmtree(tmp / "run" / "checkpoints")
 
 
-def cut_checkpoint(tmp: Path) -> None:
+def truncate_checkpoints(tmp: Path) -> None:
     for file in RunDir(tmp / "run").checkpoints():
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-def garbage_checkpoint(tmp: Path) -> None:
+def overwrite_checkpoints(tmp: Path) -> None:
     for file in RunDir(tmp / "run").checkpoints():
         file.write_bytes(b"\x80\x04garbage" * 1000)
 
@@ -61,7 +61,7 @@ def config_with(change: Callable[[dict[str, Any]], Any]) -> Given:
     return given
 
 
-def cut_config(tmp: Path) -> None:
+def truncate_config(tmp: Path) -> None:
     text = (tmp / "run" / "config.json").read_text()
     (tmp / "run" / "config.json").write_text(text[: len(text) // 2])
 
@@ -94,7 +94,7 @@ def task_with(**changes: Any) -> Given:
     return given
 
 
-def cut_task(tmp: Path) -> None:
+def truncated_task(tmp: Path) -> None:
     task_with()(tmp)
     whole = (tmp / "task.json").read_text()
     (tmp / "task.json").write_text(whole[: len(whole) // 2])
@@ -105,7 +105,7 @@ def empty_directory(tmp: Path) -> None:
 
 
 def both(*steps: Given) -> Given:
-    """One after the other."""
+    """Several steps, one after the other."""
 
     def given(tmp: Path) -> None:
         for step in steps:
@@ -115,12 +115,12 @@ def both(*steps: Given) -> Given:
 
 
 def binary(name: str) -> Given:
-    """Bytes that are no text."""
+    """A file of bytes that are not text."""
     return _bytes(name, b"\x80\x04\xff\xfe\x00garbage" * 50)
 
 
 def saved_task(tmp: Path) -> None:
-    """A task that the run keeps, named goal."""
+    """A task in the run, named goal."""
     task_with()(tmp)
     (tmp / "run" / "tasks").mkdir(exist_ok=True)
     (tmp / "task.json").rename(tmp / "run" / "tasks" / "goal.json")
@@ -132,26 +132,26 @@ def dataset(**arrays: Any) -> Given:
 
 
 def header(shape: tuple[int, ...], descr: str = "<f8") -> bytes:
-    """The beginning of an .npy file of that shape, and nothing behind it."""
+    """The header of an .npy file of that shape, without data."""
     file = io.BytesIO()
     promise = {"descr": descr, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, promise)
     return file.getvalue()
 
 
-def promising(name: str) -> Given:
-    """An array of 1e12 numbers, says its header."""
+def header_only(name: str) -> Given:
+    """An .npy file whose header claims 10^12 numbers."""
     return _bytes(name, header((10**6, 10**6)))
 
 
-def promising_dataset(tmp: Path) -> None:
-    """data.npz whose arrays are headers alone."""
+def dataset_of_headers(tmp: Path) -> None:
+    """data.npz whose arrays are headers without data."""
     with zipfile.ZipFile(tmp / "data.npz", "w") as archive:
         for name in ("observations", "rewards"):
             archive.writestr(f"{name}.npy", header((10**12,)))
 
 
-def bomb(tmp: Path) -> None:
+def dataset_declaring_gigabytes(tmp: Path) -> None:
     """data.npz whose directory declares two gigabytes in a few bytes."""
     with zipfile.ZipFile(tmp / "data.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         for name in ("observations", "rewards"):
@@ -159,21 +159,21 @@ def bomb(tmp: Path) -> None:
         archive.filelist[0].file_size = 2**31
 
 
-def promising_checkpoint(tmp: Path) -> None:
-    """A safetensors header of a gigabyte, says its length."""
+def checkpoint_with_long_header(tmp: Path) -> None:
+    """Checkpoints whose header claims a length of 1 GB."""
     for file in RunDir(tmp / "run").checkpoints():
         file.write_bytes(struct.pack("<Q", 10**9) + b"{}")
 
 
-def hollow_checkpoint(tmp: Path) -> None:
-    """A tensor of 1e12 numbers, says the header; no data follow."""
+def checkpoint_without_data(tmp: Path) -> None:
+    """Checkpoints whose header declares a tensor of 10^12 numbers; no data follow."""
     tensor = {"dtype": "F32", "shape": [10**6, 10**6], "data_offsets": [0, 4 * 10**12]}
     text = json.dumps({"__metadata__": {"visr": '{"format": 1}'}, "x": tensor}).encode()
     for file in RunDir(tmp / "run").checkpoints():
         file.write_bytes(struct.pack("<Q", len(text)) + text)
 
 
-def asking_for(section: str, **values: Any) -> Given:
+def config_fields(section: str, **values: Any) -> Given:
     """The run's config.json with these fields changed."""
     return config_with(lambda content: content["config"][section].update(values))
 
@@ -186,7 +186,7 @@ def _bytes(name: str, content: bytes) -> Given:
 
 
 def renamed(old: str, new: str) -> Given:
-    """A file under another name."""
+    """Rename a file."""
 
     def given(tmp: Path) -> None:
         (tmp / old).rename(tmp / new)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.robustness.bad_input.test_table import assert_one_sentence
+from tests.robustness.bad_input.case import assert_one_sentence
 from visr import config as configuration
 from visr.cli import main
 from visr.config import FinetuneConfig, RunConfig
