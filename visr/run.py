@@ -16,7 +16,6 @@ from visr import config as configuration
 from visr import envs
 from visr.agents import registry
 from visr.agents.base import Agent
-from visr.agents.diayn import Diayn
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID
 from visr.envs.grid.dynamic_programming import GAMMA
