@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Generator, Tensor, nn
 
-from visr.config import AgentConfig, InferenceConfig
+from visr.config.fields import AgentConfig, InferenceConfig
 from visr.networks.successor import FoldedReadout, SuccessorFeatures
 from visr.types import EnvSpec, Transitions, Unroll
 

@@ -14,7 +14,7 @@ from visr import networks
 from visr.agents.base import Losses, psi_metrics
 from visr.agents.nsq import NStepQ
 from visr.agents.visr import n_step_error
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.networks.torsos import Normaliser, linear
 from visr.types import EnvSpec, Unroll
 

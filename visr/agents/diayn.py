@@ -14,7 +14,7 @@ from torch.nn import functional
 from visr import networks
 from visr.agents.base import Losses
 from visr.agents.nsq import NStepQ
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.types import EnvSpec, Unroll
 
 

@@ -13,7 +13,7 @@ from torch import Generator, Tensor, nn
 from visr import networks
 from visr.agents.base import Agent, Losses
 from visr.agents.visr import psi_loss
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.networks.successor import FoldedReadout
 from visr.types import EnvSpec, Unroll
 

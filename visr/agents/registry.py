@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from visr.agents.base import Agent
 from visr.agents.visr import Visr
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.types import EnvSpec
 
 _BEYOND_THE_PAPER = (

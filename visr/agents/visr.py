@@ -9,7 +9,7 @@ from torch import Generator, Tensor, nn
 
 from visr import networks
 from visr.agents.base import Agent, Losses, psi_metrics
-from visr.config import AgentConfig, InferenceConfig
+from visr.config.fields import AgentConfig, InferenceConfig
 from visr.networks.successor import FoldedReadout
 from visr.ops import returns, sphere
 from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task

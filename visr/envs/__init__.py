@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from visr.config import GRID, MINATAR
+from visr.config.fields import GRID, MINATAR
 from visr.errors import UserError
 
 if TYPE_CHECKING:
-    from visr.config import RunConfig
+    from visr.config.fields import RunConfig
     from visr.envs.grid.world import GridWorld
     from visr.envs.spaces import SpaceCodec
 

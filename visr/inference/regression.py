@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from visr.config import InferenceConfig
+from visr.config.fields import InferenceConfig
 from visr.errors import UserError
 from visr.inference import explain, search
 from visr.inference.search import Found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gymnasium import spaces
 
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.errors import UserError
 from visr.networks import images
 from visr.networks.deep import DeepFeatures, DeepSuccessorFeatures

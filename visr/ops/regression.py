@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from visr.config import InferenceConfig
+from visr.config.fields import InferenceConfig
 from visr.errors import UserError
 
 Vector = NDArray[np.float64]

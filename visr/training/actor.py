@@ -13,7 +13,7 @@ from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from visr.agents.base import Agent
-from visr.config import RunConfig
+from visr.config.fields import RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.ops.rng import derived
 from visr.types import Unroll

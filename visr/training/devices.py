@@ -12,7 +12,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from visr.config import TrainingConfig
+from visr.config.fields import TrainingConfig
 from visr.errors import UserError, short_repr
 from visr.networks import images
 

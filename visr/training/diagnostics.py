@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.errors import UserError
 
 PATIENCE = 10

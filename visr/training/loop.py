@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,15 +12,17 @@ from torch import Tensor
 from visr import envs
 from visr.agents import registry
 from visr.agents.base import Agent
-from visr.config import RunConfig
+from visr.config.fields import RunConfig
 from visr.ops.rng import derived
 from visr.training import devices
 from visr.training.actor_pool import make_actor_pools, spec_of
 from visr.training.batch_queue import BatchQueue
 from visr.training.learner import Learner, Reducer, within
-from visr.training.online_evaluation import OnlineEvaluation
 from visr.training.progress import Round
 from visr.types import EnvSpec
+
+if TYPE_CHECKING:
+    from visr.training.online_evaluation import OnlineEvaluation
 
 
 class Loop:
@@ -42,7 +45,7 @@ class Loop:
         num_processes = num_processes or config.training.num_processes
         self.actor_pools = make_actor_pools(config, self.agent, num_processes)
         rewarded = config.training.num_rewarded_envs
-        self.online = OnlineEvaluation(config, self.agent) if rewarded else None
+        self.online = _online_evaluation(config, self.agent) if rewarded else None
         self.num_collected_steps = 0
         self._batches = BatchQueue(self.learner, config.training.batch_size, total_updates(config))
 
@@ -162,3 +165,9 @@ def updates_until(config: RunConfig, num_steps: int) -> int:
 def steps_after(config: RunConfig, num_updates: int) -> int:
     """Steps that the learner has consumed after `num_updates`."""
     return num_updates * config.training.batch_size * config.training.unroll_length
+
+
+def _online_evaluation(config: RunConfig, agent: Agent) -> OnlineEvaluation:
+    from visr.training.online_evaluation import OnlineEvaluation  # only some runs have one
+
+    return OnlineEvaluation(config, agent)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from visr import envs
 from visr.agents.base import Agent, BehaviourModel
-from visr.config import RunConfig
+from visr.config.fields import RunConfig
 from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
 from visr.ops.regression import RewardSums, fit_task

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.types import Unroll
 
 _RATE = 0.01

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from visr.agents.extensions.bonus import Bonus
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.types import Unroll
 
 

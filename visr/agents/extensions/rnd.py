@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from visr import networks
 from visr.agents.extensions.bonus import Bonus
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.types import EnvSpec, Unroll
 
 _SIZE = 32

@@ -11,7 +11,7 @@ from visr.agents.extensions.particles import ParticleBonus
 from visr.agents.extensions.rnd import RndBonus
 from visr.agents.extensions.wasserstein import Wasserstein
 from visr.agents.visr import Visr, n_step_error
-from visr.config import AgentConfig
+from visr.config.fields import AgentConfig
 from visr.errors import UserError
 from visr.ops import sphere
 from visr.types import EnvSpec, Unroll
