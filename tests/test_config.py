@@ -1,9 +1,10 @@
-"""Every choice of a run: the paper's defaults, a doc line each, and no nonsense accepted."""
+"""Settings: the paper's defaults, a help text each, and wrong values are refused."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def test_every_field_has_a_doc_line():
                 continue
             name = field.target.id
             if node.name == "RunConfig" and name in configuration.SECTIONS:
-                continue  # a section's own docstring speaks for it
+                continue  # a section has a docstring of its own
             assert isinstance(after, ast.Expr), f"{node.name}.{name} has no doc line"
             assert isinstance(after.value, ast.Constant), f"{node.name}.{name} has no doc line"
             line = after.value.value
@@ -111,7 +112,7 @@ def test_configurations_cannot_be_changed_in_place():
 # ------------------------------------------------------------------------------- replace
 
 
-def test_replace_finds_fields_wherever_they_live():
+def test_replace_finds_fields_in_every_section():
     config = configuration.replace(
         RunConfig(), env="Taxi-v4", gamma=0.5, num_steps=7, ridge=0.1, height=3
     )
@@ -160,21 +161,20 @@ def test_replace_takes_a_list_for_a_tuple():
     ],
     ids=str,
 )
-def test_what_cannot_be_is_a_sentence_that_names_it(fields: dict[str, Any], sentence: str):
+def test_a_wrong_value_is_a_sentence_that_names_it(fields: dict[str, Any], sentence: str):
     with pytest.raises(UserError, match=sentence):
         configuration.replace(RunConfig(), **fields)
 
 
-@pytest.mark.parametrize(
-    "name", [name for (_, name), field in FIELDS.items() if type(field.default) in (int, float)]
-)
-def test_no_number_may_be_negative_or_beyond_all_bounds(name: str):
-    for value in (-1, 10**19, float("nan"), float("inf"), "1", None, [1], True):
+def test_no_number_may_be_negative_or_too_large():
+    names = [name for (_, name), field in FIELDS.items() if type(field.default) in (int, float)]
+    values = (-1, 10**19, float("nan"), float("inf"), "1", None, [1], True)
+    for name, value in itertools.product(names, values):
         with pytest.raises(UserError, match=name):
             configuration.replace(RunConfig(), **{name: value})
 
 
-def test_one_cell_is_a_world_but_there_is_nothing_to_learn_in_it():
+def test_a_grid_of_one_cell_is_valid_but_not_trainable():
     config = configuration.replace(RunConfig(), height=1, width=1)
     with pytest.raises(UserError, match="A grid of 1 x 1 cells is too small"):
         configuration.trainable(config)
@@ -187,14 +187,14 @@ def test_one_cell_is_a_world_but_there_is_nothing_to_learn_in_it():
 # ---------------------------------------------------------------------- from untrusted JSON
 
 
-def test_a_configuration_is_what_its_dictionary_says():
+def test_a_configuration_survives_json():
     config = configuration.replace(RunConfig(), env="Taxi-v4", hidden_sizes=(3, 4), gpi=False)
     content = json.loads(json.dumps(configuration.to_dict(config)))
     assert configuration.from_dict(content) == config
     assert content["agent"]["hidden_sizes"] == [3, 4]
 
 
-def test_a_run_from_before_a_field_existed_did_what_the_default_does():
+def test_a_missing_field_takes_its_default():
     assert configuration.from_dict({"env": "Taxi-v4", "agent": {"gamma": 0.5}}) == (
         configuration.replace(RunConfig(), env="Taxi-v4", gamma=0.5)
     )
@@ -221,6 +221,7 @@ def changed(section: str, **values: Any) -> dict[str, Any]:
         (changed("training", num_steps={}), "num_steps = {}"),
         (changed("training", num_steps=1e999), "num_steps = inf"),
         (changed("grid", height=-3), "height = -3"),
+        (changed("agent", bonus="forward"), "bonus = 'forward' was removed from visr"),
     ],
 )
 def test_a_dictionary_that_does_not_fit_is_a_user_error(content: Any, sentence: str):
@@ -228,7 +229,7 @@ def test_a_dictionary_that_does_not_fit_is_a_user_error(content: Any, sentence: 
         configuration.from_dict(content)
 
 
-FLOATS = some.floats(allow_subnormal=False)  # training before us may have turned subnormals off
+FLOATS = some.floats(allow_subnormal=False)  # an earlier test may have flushed subnormals to zero
 json_values = some.recursive(
     some.none() | some.booleans() | some.integers() | FLOATS | some.text(max_size=8),
     lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(), inner, max_size=3),

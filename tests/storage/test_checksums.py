@@ -1,4 +1,4 @@
-"""No flipped bit and no cut passes for what was written; what never had a checksum passes as it is."""
+"""A changed or truncated file is detected; a file without a checksum passes."""
 
 from __future__ import annotations
 
@@ -19,49 +19,49 @@ ARRAYS = {"a": np.arange(5, dtype=np.float32), "b": np.ones((2, 3))}
 
 
 def flips(content: bytes) -> list[bytes]:
-    """A file in all ways that one bit can spoil it."""
-    spoilt = []
+    """The file with each of its bits flipped in turn."""
+    flipped = []
     for at in range(len(content)):
         for bit in range(8):
             other = bytearray(content)
             other[at] ^= 1 << bit
-            spoilt.append(bytes(other))
-    return spoilt
+            flipped.append(bytes(other))
+    return flipped
 
 
-def test_no_flipped_bit_of_a_json_file_is_taken_for_a_value(tmp_path: Path):
+def test_no_flipped_bit_changes_a_value_of_a_json_file(tmp_path: Path):
     path = tmp_path / "task.json"
     write_json(path, CONTENT)
     whole, refused = path.read_bytes(), 0
-    for spoilt in flips(whole):
-        path.write_bytes(spoilt)
+    for flipped in flips(whole):
+        path.write_bytes(flipped)
         try:
             read = read_json(path)
         except UserError:
             refused += 1
             continue
-        # only the layout, or the checksum's own name, may be another
+        # only the layout or the key `checksum` may differ
         assert {name: read.get(name) for name in CONTENT} == CONTENT
         assert len(read) - len(CONTENT) in (0, 1)
     assert refused > 0.7 * 8 * len(whole)
 
 
-def test_no_flipped_bit_of_a_tensor_file_passes(tmp_path: Path):
+def test_no_flipped_bit_changes_a_tensor(tmp_path: Path):
     path = tmp_path / "x.safetensors"
     write_tensors(path, safetensors.numpy.save(ARRAYS, metadata={"visr": "{}"}))
-    for spoilt in flips(path.read_bytes()):
-        path.write_bytes(spoilt)
+    for flipped in flips(path.read_bytes()):
+        path.write_bytes(flipped)
         try:
             checksums.check(path)
-            found = safetensors.numpy.load(spoilt)
+            found = safetensors.numpy.load(flipped)
         except (checksums.DamagedFile, safetensors.SafetensorError):
             continue
-        # only the checksum's own name may be another
+        # only the key `checksum` may differ
         assert all(np.array_equal(found[name], ARRAYS[name]) for name in ARRAYS)
         assert checksums.KEY not in checksums.metadata(path)
 
 
-def test_a_tensor_file_cut_anywhere_is_broken(tmp_path: Path):
+def test_a_tensor_file_cut_anywhere_is_damaged(tmp_path: Path):
     path = tmp_path / "x.safetensors"
     write_tensors(path, safetensors.numpy.save(ARRAYS))
     whole = path.read_bytes()
@@ -71,25 +71,25 @@ def test_a_tensor_file_cut_anywhere_is_broken(tmp_path: Path):
             checksums.check(path)
 
 
-def test_sealing_changes_no_tensor_and_keeps_the_words(tmp_path: Path):
+def test_a_checksum_changes_no_tensor_and_keeps_the_metadata(tmp_path: Path):
     path = tmp_path / "x.safetensors"
     write_tensors(path, safetensors.numpy.save(ARRAYS, metadata={"b": "2", "a": "1"}))
     checksums.check(path)
     found = safetensors.numpy.load_file(path)
     assert all(np.array_equal(found[name], ARRAYS[name]) for name in ARRAYS)
     words = checksums.metadata(path)
-    assert list(words) == ["a", "b", "checksum"]  # in one order, whatever safetensors thinks
+    assert list(words) == ["a", "b", "checksum"]  # sorted, which safetensors does not do
     assert (words["a"], words["b"]) == ("1", "2")
 
 
-def test_what_never_had_a_checksum_passes(tmp_path: Path):
+def test_a_file_without_a_checksum_passes(tmp_path: Path):
     safetensors.numpy.save_file(ARRAYS, tmp_path / "x.safetensors")
     checksums.check(tmp_path / "x.safetensors")
     (tmp_path / "task.json").write_text(json.dumps(CONTENT))
     assert read_json(tmp_path / "task.json") == CONTENT
 
 
-def test_layout_and_order_are_free(tmp_path: Path):
+def test_the_checksum_of_json_ignores_layout_and_order(tmp_path: Path):
     path = tmp_path / "task.json"
     write_json(path, CONTENT)
     items = list(json.loads(path.read_text()).items())
@@ -105,11 +105,11 @@ HEADERS = (
 
 
 @pytest.mark.parametrize("header", HEADERS)
-def test_a_strangers_header_is_broken_and_nothing_worse(header: bytes, tmp_path: Path):
+def test_a_hostile_header_is_damage(header: bytes, tmp_path: Path):
     path = tmp_path / "x.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(checksums.DamagedFile):
         checksums.check(path)
-    path.write_bytes((2**63).to_bytes(8, "little") + header)  # nothing is allocated for it
+    path.write_bytes((2**63).to_bytes(8, "little") + header)  # that much must not be allocated
     with pytest.raises(checksums.DamagedFile):
         checksums.check(path)

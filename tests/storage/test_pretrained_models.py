@@ -1,4 +1,4 @@
-"""Models that come with the package."""
+"""Pre-trained models that are part of the package."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from visr.storage import pretrained_models
 
 @pytest.fixture
 def packed(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> visr.Run:
-    """A small run as the package's only model, `tiny`; and an empty place to work in."""
+    """A small run as the package's only model, `tiny`; the working directory is empty."""
     run = visr.load(trained)
     monkeypatch.setattr(pretrained_models, "PLACE", tmp_path / "models")
     monkeypatch.chdir(tmp_path)
@@ -45,7 +45,7 @@ def test_a_model_acts_as_the_run_it_was_packed_from(packed: visr.Run):
     assert model.num_steps == packed.num_steps
 
 
-def test_what_is_made_with_a_model_goes_under_runs(
+def test_results_made_with_a_model_are_written_under_runs(
     packed: visr.Run, capsys: pytest.CaptureFixture[str]
 ):
     assert main(["infer", "pretrained:tiny", "--reward", "boxes:7"]) == 0
@@ -58,7 +58,7 @@ def test_what_is_made_with_a_model_goes_under_runs(
     assert "pretrained:tiny  A small one." in capsys.readouterr().out
 
 
-def test_half_precision_is_half_as_large_and_nearly_the_same(packed: visr.Run):
+def test_half_precision_takes_half_the_space_and_is_nearly_equal(packed: visr.Run):
     tensors = pretrained_models.weights("tiny")
     half = pretrained_models.pack(card(packed, "float16", "half"), tensors, pretrained_models.PLACE)
     assert half.stat().st_size < 0.6 * (pretrained_models.PLACE / "tiny.safetensors").stat().st_size
@@ -83,7 +83,7 @@ def test_an_unknown_model_is_one_sentence(packed: visr.Run, capsys: pytest.Captu
     assert "did you mean pretrained:tiny?" in capsys.readouterr().err
 
 
-def test_damage_is_one_sentence(packed: visr.Run):
+def test_a_damaged_model_is_one_sentence(packed: visr.Run):
     (pretrained_models.PLACE / "tiny.safetensors").write_bytes(b"nothing")
     with pytest.raises(UserError, match="is damaged"):
         visr.load("pretrained:tiny")
@@ -101,7 +101,7 @@ def test_every_model_of_the_package_loads_and_fits_its_card(name: str):
     assert run.config == known.config
     assert known.recipe
     assert known.scores
-    if run.world is not None:  # the card tells what the weights do
+    if run.world is not None:  # the card has their scores
         measured = run.evaluate_families()
         assert measured["boxes"] == pytest.approx(
             known.scores["fraction_of_optimal"]["boxes"], abs=0.01

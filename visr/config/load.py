@@ -11,6 +11,9 @@ from visr.config import check
 from visr.config.fields import SECTIONS, FinetuneConfig, RunConfig
 from visr.errors import UserError
 
+RETIRED = {"objective": "inverse", "bonus": "forward"}
+"""Choices that older versions had."""
+
 
 def field_names() -> dict[str, str]:
     """Every setting and the section it belongs to; names are unique across sections."""
@@ -77,6 +80,12 @@ def _section(name: str, kind: type, values: Any) -> Any:
             f"The configuration's section `{name}` does not fit this version of visr "
             f"(see {', '.join(odd)}); use the version that wrote it, or train again."
         )
+    for setting, choice in RETIRED.items():
+        if values.get(setting) == choice:
+            raise UserError(
+                f"{setting} = {choice!r} was removed from visr; use the version that wrote it, or train "
+                "again."
+            )
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 

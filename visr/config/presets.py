@@ -1,4 +1,4 @@
-"""Named configurations."""
+"""Presets: named configurations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from visr import config as configuration
 from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.errors import UserError, short_repr
 
-# What the paper says of its grid world (d, steps, networks), the authors' notebook where it is silent
-# (discount, trajectories that begin anew, no target network), and ours for the rest: docs/deviations.md.
+# The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
+# from the authors' notebook; the rest are our choices (docs/deviations.md).
 _GRID: dict[str, object] = {
     "max_episode_steps": 39,
     "gamma": 0.95,
@@ -25,7 +25,7 @@ _GRID: dict[str, object] = {
     "num_processes": 2,
 }
 
-# The same method with every open choice ours; docs/ablation.md shows what each is worth.
+# The same method with our own choices for all that the paper leaves open (docs/ablation.md).
 _WIDE: dict[str, object] = {
     **_GRID,
     "num_features": 16,
@@ -42,8 +42,8 @@ _WIDE: dict[str, object] = {
     "ridge": 0.3,
 }
 
-# grid-wide with what goes beyond the paper (docs/beyond.md): psi practises tasks that reward visited states,
-# its error along w weighs more, and actors wander more, so that every state meets every task.
+# grid-wide with extensions of the paper (docs/beyond.md): psi also learns tasks that reward visited states,
+# its error along w has more weight, and epsilon is larger, so that every state is visited under every task.
 _PLUS: dict[str, object] = {
     **_WIDE,
     "num_features": 32,
@@ -59,7 +59,7 @@ _PLUS: dict[str, object] = {
 }
 
 # The paper's Atari: every default, on 100 environments of which 5 see rewards (its online evaluation).
-# The paper gives no n; 5 is R2D2's, whose optimiser it uses. Threads and micro-batches are for speed.
+# The paper gives no n; R2D2, whose optimiser it uses, has n = 5. Threads and micro-batches are for speed.
 _ATARI: dict[str, object] = {
     "n_step": 5,
     "num_rewarded_envs": 5,
@@ -69,8 +69,8 @@ _ATARI: dict[str, object] = {
     "checkpoint_every": 400_000,
 }
 
-# A CPU in an afternoon: the network of Mnih et al. (2013) without memory, and four times as many updates
-# per step, for a run of millions rather than hundreds of millions; docs/atari.md has the measurements.
+# For a CPU and an afternoon: the network of Mnih et al. (2013) without an LSTM, and four times as many
+# updates per step, because the run has 2M steps instead of 250M (docs/atari.md has the measurements).
 _ATARI_SMALL: dict[str, object] = {
     **_ATARI,
     "torso": "nips",
@@ -90,7 +90,7 @@ _ATARI_SMALL: dict[str, object] = {
     "checkpoint_every": 100_000,
 }
 
-# Small environments: short runs want quick targets and larger steps than 250M steps of Atari do.
+# Small environments: runs of 2M steps need a shorter target period and larger learning rates.
 _SMALL: dict[str, object] = {
     "n_step": 5,
     "target_period": 100,
@@ -124,25 +124,25 @@ MINATAR_PLUS: dict[str, object] = {
 PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "paper": ("the paper's numbers for Atari: every field's default", {}),
     "grid": ("the paper's grid world: d = 5, 38.4M steps", _GRID),
-    "grid-wide": ("the grid world with features and networks that reach further: d = 16", _WIDE),
+    "grid-wide": ("the grid world with more features and larger networks: d = 16", _WIDE),
     "grid-plus": (
-        "grid-wide and what goes beyond the paper: tasks of visited states, d = 32",
+        "grid-wide with extensions of the paper: tasks of visited states, d = 32",
         _PLUS,
     ),
     "demo": (
         "two minutes of grid-wide, with smaller networks",
         {**_WIDE, "hidden_sizes": (256, 256), "num_steps": 8_000_000, "evaluate_every": 500_000},
     ),
-    "atari": ("the paper's agent on Atari: 100 environments, 250M steps; wants a GPU", _ATARI),
+    "atari": ("the paper's agent on Atari: 100 environments, 250M steps; needs a GPU", _ATARI),
     "atari-small": ("Atari on a CPU in an afternoon: 2M steps, a small network", _ATARI_SMALL),
     "classic": ("small environments with vectors or states: 2M steps in minutes", _CLASSIC),
     "minatar": ("MinAtar's games: 2M steps", _MINATAR),
     "minatar-plus": (
-        "minatar and what goes beyond the paper: curiosity, tasks of visited states",
+        "minatar with extensions of the paper: exploration bonus, tasks of visited states",
         {**_MINATAR, **MINATAR_PLUS},
     ),
     "smoke": (
-        "seconds: does everything run?",
+        "a test run of a few seconds",
         {
             **_GRID,
             "num_steps": 20_480,
@@ -167,7 +167,7 @@ def get(name: str) -> RunConfig:
 
 
 def for_environment(env: str) -> RunConfig:
-    """What suits an environment when nothing is said."""
+    """The default configuration of an environment."""
     if env.startswith(ATARI):
         return get("atari")
     if env.startswith(MINATAR):

@@ -1,4 +1,4 @@
-"""A stranger's run may hold links, pipes and devices: nothing outside is written, nothing is waited for."""
+"""Links, pipes and devices in an untrusted run: nothing outside is written, and no read blocks."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PRECIOUS = "precious\n"
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A run that somebody has tampered with, beside a file of ours."""
+    """A run to tamper with, beside a file that must not change."""
     (tmp_path / "ours.txt").write_text(PRECIOUS)
     return shutil.copytree(trained, tmp_path / "run")
 
 
 def sentence(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    """What is said by a command that is refused."""
+    """The error message of a command that is refused."""
     capsys.readouterr()
     assert main([str(word) for word in arguments]) == 2
     out, err = capsys.readouterr()
@@ -41,7 +41,7 @@ def sentence(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
         ("run.lock", "pretrain --resume {}"),
     ],
 )
-def test_a_link_among_a_runs_files_is_not_written_through(
+def test_a_command_does_not_write_through_a_link(
     link: str, words: str, run: Path, capsys: pytest.CaptureFixture[str]
 ):
     (run / link).parent.mkdir(exist_ok=True)
@@ -51,7 +51,7 @@ def test_a_link_among_a_runs_files_is_not_written_through(
     assert (run.parent / "ours.txt").read_text() == PRECIOUS
 
 
-def test_rows_are_not_appended_through_a_link_to_nowhere(tmp_path: Path):
+def test_rows_are_not_appended_through_a_dangling_link(tmp_path: Path):
     (tmp_path / "metrics.csv").symlink_to(tmp_path / "elsewhere.csv")
     with pytest.raises(UserError, match=r"metrics.csv is a link to another place"):
         tables.append_rows(tmp_path / "metrics.csv", ["num_steps"], [[1]])
@@ -61,7 +61,7 @@ def test_rows_are_not_appended_through_a_link_to_nowhere(tmp_path: Path):
 @pytest.mark.parametrize(
     "place", ["tasks", "report", "checkpoints", "finetuned", "finetuned/play", "tensorboard"]
 )
-def test_a_directory_that_leads_out_of_a_run_is_refused(
+def test_a_linked_directory_inside_a_run_is_refused(
     place: str, run: Path, capsys: pytest.CaptureFixture[str]
 ):
     elsewhere = run.parent / "elsewhere"
@@ -74,18 +74,18 @@ def test_a_directory_that_leads_out_of_a_run_is_refused(
     assert list(elsewhere.iterdir()) == []
 
 
-def test_a_report_of_many_runs_stays_below_them(run: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_report_of_many_runs_is_not_written_through_a_link(
+    run: Path, capsys: pytest.CaptureFixture[str]
+):
     (run.parent / "site").mkdir()
     (run.parent / "report").symlink_to(run.parent / "site")
     assert "report is a link to" in sentence(capsys, "report", run.parent)
     assert list((run.parent / "site").iterdir()) == []
 
 
-@pytest.mark.timeout(60)  # a pipe that is read is waited for without an end
+@pytest.mark.timeout(60)  # reading a pipe would block for ever
 @pytest.mark.parametrize("name", ["metrics.csv", "portrait.safetensors", "tasks/a.json"])
-def test_a_pipe_in_a_run_is_not_waited_for(
-    name: str, run: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_pipe_in_a_run_does_not_block(name: str, run: Path, capsys: pytest.CaptureFixture[str]):
     (run / name).unlink(missing_ok=True)
     (run / name).parent.mkdir(exist_ok=True)
     os.mkfifo(run / name)
@@ -94,14 +94,14 @@ def test_a_pipe_in_a_run_is_not_waited_for(
     assert "It is a pipe or a device" in said
 
 
-def test_a_device_in_a_run_is_not_read_to_its_end(run: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_device_in_a_run_is_refused(run: Path, capsys: pytest.CaptureFixture[str]):
     (run / "metrics.csv").unlink()
     (run / "metrics.csv").symlink_to("/dev/zero")
     assert "It is a pipe or a device" in sentence(capsys, "report", run)
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_for_the_newest_checkpoint_falls_back_to_the_one_before(
+def test_a_pipe_instead_of_the_newest_checkpoint_falls_back_to_the_previous_one(
     run: Path, caplog: pytest.LogCaptureFixture
 ):
     os.mkfifo(run / "checkpoints" / "999999999999.safetensors")
@@ -109,7 +109,7 @@ def test_a_pipe_for_the_newest_checkpoint_falls_back_to_the_one_before(
     assert "999999999999.safetensors is damaged" in caplog.text
 
 
-def test_a_file_that_is_a_link_is_replaced_and_its_target_stays(tmp_path: Path):
+def test_writing_to_a_link_replaces_the_link_and_not_its_target(tmp_path: Path):
     (tmp_path / "ours.txt").write_text(PRECIOUS)
     (tmp_path / "task.json").symlink_to(tmp_path / "ours.txt")
     write_json(tmp_path / "task.json", {"a": 1})

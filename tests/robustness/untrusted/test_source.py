@@ -1,12 +1,10 @@
-"""The whole source, read for calls that would let data become code or leave its place."""
+"""No call in the source turns untrusted data into code or unpacks it anywhere."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[3]
 SOURCES = sorted([*(ROOT / "visr").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
@@ -23,24 +21,24 @@ MODULES = {
     "code",
     "pty",
 }
-"""Nothing of these may be imported."""
+"""Modules that must not be imported."""
 NAMES = {"eval", "exec", "compile", "__import__", "input", "breakpoint"}
-"""Built-in functions that turn text into code, or stop for it."""
+"""Built-in functions that turn text into code or wait for input."""
 METHODS = {
     "extractall", "extract", "system", "popen", "execv", "execve", "spawnl", "spawnv", "runpy",
     "unsafe_load", "full_load", "load_module", "exec_module", "import_module", "run_path", "run_module",
     "import_string", "literal_eval", "unpack_archive", "load_pickle", "read_pickle", "mktemp",
 }  # fmt: skip
-"""Attributes that are not called, whatever they belong to, but for ALLOWED."""
-SAVED_BY_OTHERS = {"load", "read_array", "fromfile", "memmap", "open_memmap"}
-"""Of numpy: never without allow_pickle=False."""
+"""Attributes that must not be called on any object, except for ALLOWED."""
+NUMPY_READERS = {"load", "read_array", "fromfile", "memmap", "open_memmap"}
+"""Functions of numpy that need allow_pickle=False."""
 
 ALLOWED = {
-    ("visr/cli.py", "import_module"): "a verb of visr's own list, never a word from outside",
-    ("visr/envs/__init__.py", "import_module"): "a package of a fixed list that registers games",
+    ("visr/cli.py", "import_module"): "a verb of visr's own list, never user input",
+    ("visr/envs/gym.py", "import_module"): "a package of a fixed list that registers games",
     ("visr/envs/modules.py", "import_module"): "the user's own module, behind consent (VISR_TRUST)",
 }
-"""(file, call) -> why it may stand there."""
+"""(file, call) -> why it is allowed."""
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -48,9 +46,9 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
         yield str(path.relative_to(ROOT)), ast.parse(path.read_text(encoding="utf-8"))
 
 
-def test_the_walk_sees_the_whole_source():
+def test_all_source_files_are_searched():
     names = {name for name, _ in trees()}
-    assert len(names) > 150
+    assert len(names) > 120
     assert {
         "visr/envs/modules.py",
         "visr/inference/expression.py",
@@ -59,7 +57,7 @@ def test_the_walk_sees_the_whole_source():
 
 
 def faults(name: str, tree: ast.AST) -> list[str]:
-    """What must not be there, with its line."""
+    """Forbidden imports and calls, with their lines."""
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
@@ -88,7 +86,7 @@ def _faults_of_call(name: str, call: ast.Call) -> Iterator[str]:
     called, owner = call.func.attr, ast.unparse(call.func.value)
     if called in METHODS and (name, called) not in ALLOWED:
         yield f"calls {owner}.{called}"
-    if owner in ("np", "numpy", "npy", "np.lib.format") and called in SAVED_BY_OTHERS:
+    if owner in ("np", "numpy", "npy", "np.lib.format") and called in NUMPY_READERS:
         allows = options.get("allow_pickle")
         if not isinstance(allows, ast.Constant) or allows.value is not False:
             yield f"calls {owner}.{called} without allow_pickle=False"
@@ -98,14 +96,12 @@ def _faults_of_call(name: str, call: ast.Call) -> Iterator[str]:
         yield "allows pickle"
 
 
-@pytest.mark.parametrize(("name", "tree"), [pytest.param(n, t, id=n) for n, t in trees()])
-def test_no_data_becomes_code(name: str, tree: ast.Module):
-    assert faults(name, tree) == []
+def test_no_source_file_turns_data_into_code():
+    assert [fault for name, tree in trees() for fault in faults(name, tree)] == []
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
+def test_the_search_finds_every_forbidden_call():
+    lines = [
         "import pickle", "from pickle import loads", "import yaml", "from joblib import load",
         "import dill.source", "import marshal, os", "eval(x)", "exec('1')", "compile(x, '', 'exec')",
         "__import__('os')", "torch.load(path)", "np.load(path)", "np.load(path, allow_pickle=True)",
@@ -113,13 +109,11 @@ def test_no_data_becomes_code(name: str, tree: ast.Module):
         "os.system('x')", "subprocess.run('x', shell=True)", "subprocess.Popen(x, shell=flag)",
         "os.popen(x)", "importlib.import_module(name)", "runpy.run_path(x)", "yaml.load(x)",
         "pd.read_pickle(x)", "shutil.unpack_archive(x)", "pickle.loads(x) if 0 else __import__('pickle')",
-    ],
-)  # fmt: skip
-def test_the_walk_would_notice(line: str):
-    assert faults("visr/somewhere.py", ast.parse(line))
+    ]  # fmt: skip
+    assert [line for line in lines if not faults("visr/somewhere.py", ast.parse(line))] == []
 
 
-def test_every_exception_is_needed_and_has_a_reason():
+def test_every_allowed_call_exists_and_has_a_reason():
     for (name, called), why in ALLOWED.items():
         assert why
         text = (ROOT / name).read_text(encoding="utf-8")
@@ -127,7 +121,7 @@ def test_every_exception_is_needed_and_has_a_reason():
         assert any(isinstance(c.func, ast.Attribute) and c.func.attr == called for c in calls)
 
 
-def test_a_module_is_imported_only_after_the_question_whether_it_is_trusted():
+def test_a_users_module_is_imported_only_after_checking_that_it_is_trusted():
     text = (ROOT / "visr" / "envs" / "modules.py").read_text(encoding="utf-8")
     load = next(
         n for n in ast.parse(text).body if isinstance(n, ast.FunctionDef) and n.name == "load"

@@ -1,4 +1,4 @@
-"""Names in a stranger's files reach the terminal as text, never as orders to it."""
+"""Control characters in untrusted files are escaped before they reach a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eabc\r\n\x00"
 
 @pytest.fixture
 def run(trained: Path, tmp_path: Path) -> Path:
-    """A stranger's run with a task of such a name."""
+    """A run with a task whose name has control characters."""
     shutil.copytree(trained, tmp_path / "run")
     assert main(["infer", str(tmp_path / "run"), "--reward", "goal:2,3", "--name", "goal"]) == 0
     file = tmp_path / "run" / "tasks" / "goal.json"
@@ -28,7 +28,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "line", ["task list {}", "evaluate {} goal", "play {} --task goal", "task list {} --json"]
 )
-def test_what_is_shown_of_a_name_cannot_steer_a_terminal(
+def test_names_are_printed_without_control_characters(
     line: str, run: Path, capsys: pytest.CaptureFixture[str]
 ):
     capsys.readouterr()
@@ -39,7 +39,7 @@ def test_what_is_shown_of_a_name_cannot_steer_a_terminal(
     assert "\\u001b" in out or "\\x1b" in out
 
 
-def test_a_sentence_is_one_printable_line_of_bounded_length():
+def test_a_message_is_one_printable_line_of_limited_length():
     assert one_line(EVIL) == "\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\u202eabc \\x00"
     assert one_line("  a\n\tb  ") == "a b"
     long = one_line("x" * 10**6 + " the end.")
@@ -47,7 +47,7 @@ def test_a_sentence_is_one_printable_line_of_bounded_length():
     assert long.endswith("the end.")
 
 
-def test_a_value_in_a_sentence_is_short():
+def test_a_value_in_a_message_is_cut():
     assert short_repr(5) == "5"
     assert short_repr("x" * 100) == "'" + "x" * 56 + "..."
     assert short_repr(10**5000) == "a number of thousands of digits"
