@@ -1,4 +1,4 @@
-"""The baselines: what each sums, what it may look at, and what it must learn where that is known."""
+"""The baselines: their cumulants, and what each learns in a small environment."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def differ(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_only_nsq_ever_looks_at_the_reward(algorithm: str):
+def test_only_nsq_uses_the_reward(algorithm: str):
     agent = new_agent(algorithm)
     unroll = new_unroll(agent)
     richer = unroll._replace(reward=unroll.reward + 0.5)
@@ -75,7 +75,7 @@ def test_only_nsq_ever_looks_at_the_reward(algorithm: str):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_end_of_an_episode_matters_to_all_but_the_curious(algorithm: str):
+def test_only_curiosity_ignores_the_end_of_an_episode(algorithm: str):
     agent = new_agent(algorithm)
     unroll = new_unroll(agent)
     endless = unroll._replace(terminated=torch.zeros_like(unroll.terminated))
@@ -91,7 +91,7 @@ def test_nsq_clips_rewards():
 
 
 @pytest.mark.parametrize(("subtracts", "expected"), [(True, 0.0), (False, -math.log(2))])
-def test_a_discriminator_that_knows_nothing_earns_diayn_nothing_beyond_the_prior(
+def test_diayns_reward_is_the_prior_alone_if_the_discriminator_is_uniform(
     subtracts: bool, expected: float
 ):
     agent = new_agent("diayn", diayn_subtract_prior=subtracts)
@@ -103,7 +103,7 @@ def test_a_discriminator_that_knows_nothing_earns_diayn_nothing_beyond_the_prior
     assert float(reward) == pytest.approx(expected, abs=1e-6)
 
 
-def test_curiosity_divides_by_the_deviation_of_discounted_sums():
+def test_curiosity_divides_errors_by_the_deviation_of_returns():
     # gamma .5, errors 1 2 / 3 0 (two steps, two environments), begun at 0:
     # R_1 = 1, 3      R_2 = .5 * 1 + 2 = 2.5, .5 * 3 + 0 = 1.5      mean 2
     # deviation = sqrt((1 + 1 + .25 + .25) / 4) = sqrt(.625);  the next begins at (2.5 + 1.5) / 2 = 2
@@ -114,7 +114,7 @@ def test_curiosity_divides_by_the_deviation_of_discounted_sums():
     assert float(agent.carried) == 2.0
 
 
-def test_random_features_stay_as_they_were_and_inverse_dynamics_features_do_not():
+def test_random_features_never_change_and_inverse_dynamics_features_do():
     for algorithm, moves in (("rf-curiosity", False), ("idf-curiosity", True)):
         agent = new_agent(algorithm)
         before = {k: v for k, v in agent.state_dict().items() if k.startswith("phi.")}
@@ -170,13 +170,13 @@ def test_pos_reward_nsq_learns_to_stay_alive():
     assert float(q[0, 1]) == pytest.approx(0.1 / (1 - GAMMA), abs=0.35)  # for ever
 
 
-def test_diayn_learns_two_skills_that_part_at_once():
+def test_diayn_learns_two_skills_that_move_in_opposite_directions():
     loop = trained("diayn", CORRIDOR, num_steps=12_800)
     left_and_right = {int(values(loop.agent, [2], z).argmax()) for z in ([1.0, 0.0], [0.0, 1.0])}
     assert left_and_right == {0, 1}
 
 
-def test_curiosity_in_random_features_goes_where_nothing_can_be_foretold():
+def test_curiosity_prefers_transitions_that_cannot_be_predicted():
     q = values(trained("rf-curiosity", NOISE).agent, [0], [1.0])
     assert int(q.argmax()) == 1
 
@@ -192,7 +192,7 @@ def test_inverse_dynamics_learns_which_action_was_taken():
     assert to_the_right.tolist() == [1, 1]
 
 
-def test_uniform_takes_every_action_as_often_as_the_others():
+def test_uniform_takes_all_actions_equally_often():
     loop = Loop(tiny("uniform", CORRIDOR, num_envs=64, unroll_length=100))
     (unroll,) = loop.actor_pools[0].collect()
     share = unroll.action.float().mean()  # 6,400 draws of one half: deviation .006
@@ -201,7 +201,7 @@ def test_uniform_takes_every_action_as_often_as_the_others():
 
 
 @pytest.mark.parametrize("algorithm", ["nsq", "diayn", "idf-curiosity"])
-def test_a_baseline_goes_on_from_its_state_as_if_never_stopped(algorithm: str):
+def test_a_resumed_baseline_ends_with_the_same_weights(algorithm: str):
     config = configuration.replace(
         presets.get("smoke"), algorithm=algorithm, num_steps=5_120, **SMALL
     )

@@ -1,4 +1,4 @@
-"""Curiosity inside VISR: what a bonus is, and what it may and may not touch."""
+"""Exploration bonuses: their scale, their gradients and where they enter."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def chain(states: list[int], actions: list[int] | None = None) -> Unroll:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_bonus_enters_the_value_along_w_exactly(
+def test_the_bonus_adds_to_the_cumulant_along_w_only(
     kind: str, unroll: Unroll, new_agent: NewAgent, monkeypatch: pytest.MonkeyPatch
 ):
     # |w| = 1, so (phi + b w) . w = phi . w + b, and nothing changes across w.
@@ -89,7 +89,9 @@ def test_the_bonus_enters_the_value_along_w_exactly(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_gradient_of_a_bonus_reaches_phi_or_psi(kind: str, unroll: Unroll, new_agent: NewAgent):
+def test_no_gradient_of_the_bonus_loss_reaches_phi_or_psi(
+    kind: str, unroll: Unroll, new_agent: NewAgent
+):
     agent = new_agent(bonus=kind)
     losses = agent.losses(unroll)
     assert losses.bonus is not None
@@ -99,7 +101,7 @@ def test_no_gradient_of_a_bonus_reaches_phi_or_psi(kind: str, unroll: Unroll, ne
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_gradient_of_psis_or_phis_loss_reaches_a_bonus(
+def test_no_gradient_of_the_losses_of_psi_and_phi_reaches_the_bonus(
     kind: str, unroll: Unroll, new_visr_plus: NewVisrPlus
 ):
     agent = new_visr_plus(bonus=kind)
@@ -127,7 +129,7 @@ def test_the_bonus_falls_linearly_to_zero(unroll: Unroll, new_visr_plus: NewVisr
     assert shares == [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]
 
 
-def test_without_a_number_of_steps_the_bonus_stays(unroll: Unroll, new_visr_plus: NewVisrPlus):
+def test_the_bonus_is_constant_without_bonus_num_steps(unroll: Unroll, new_visr_plus: NewVisrPlus):
     agent = new_visr_plus(bonus="rnd")
     learner = Learner(agent, total_updates=2)
     for _ in range(3):
@@ -136,7 +138,7 @@ def test_without_a_number_of_steps_the_bonus_stays(unroll: Unroll, new_visr_plus
     assert agent.bonus.share == 1.0
 
 
-def test_what_was_seen_often_surprises_a_distilled_network_less(new_agent: NewAgent):
+def test_the_rnd_bonus_is_smaller_for_states_seen_often(new_agent: NewAgent):
     bonus, phi = new_bonus("rnd"), new_agent().phi
     optimiser = torch.optim.Adam([p for p in bonus.parameters() if p.requires_grad], lr=1e-2)
     known = chain([0, 1, 2, 1, 2, 0, 1])
@@ -148,7 +150,7 @@ def test_what_was_seen_often_surprises_a_distilled_network_less(new_agent: NewAg
     assert raw[:2].max().item() < 0.1 * raw[2:].min().item()
 
 
-def test_distillations_target_never_learns(unroll: Unroll, new_agent: NewAgent):
+def test_the_target_of_rnd_never_learns(unroll: Unroll, new_agent: NewAgent):
     agent = new_agent(bonus="rnd")
     before = {k: v.clone() for k, v in agent.state_dict().items() if k.startswith("bonus.")}
     Learner(agent, total_updates=10).update(unroll)
@@ -157,7 +159,7 @@ def test_distillations_target_never_learns(unroll: Unroll, new_agent: NewAgent):
     assert any(not torch.equal(before[k], after[k]) for k in before if ".predictor." in k)
 
 
-def test_particles_ask_the_nearest_neighbours():
+def test_the_particle_bonus_is_the_distance_to_the_nearest_neighbours():
     # On a line at 0, 1, 3, 10 with k = 2: mean distances (1 + 3) / 2, (1 + 2) / 2, (2 + 3) / 2, (7 + 9) / 2
     phi = Table([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [10.0, 0.0]])
     raw, _ = new_bonus("particles", bonus_neighbours=2).raw(phi, chain([0, 0, 1, 2, 3]))

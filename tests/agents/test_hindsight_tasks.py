@@ -1,4 +1,4 @@
-"""Tasks that reward states just visited."""
+"""Tasks that reward visited states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_tasks_are_unit_vectors():
     torch.testing.assert_close(w.norm(dim=-1), torch.ones(100))
 
 
-def test_a_task_rewards_the_states_it_was_made_of():
+def test_a_task_rewards_one_of_two_clusters_of_states():
     # Two clusters of states: whatever stretch is rewarded, phi . w is highest in one of them.
     torch.manual_seed(0)
     near = sphere.normalise(torch.tensor([1.0, 0, 0, 0]) + 0.1 * torch.randn(20, 4, 4))
@@ -62,7 +62,7 @@ def test_the_mix_is_the_share_of_unrolls_replaced(mix: float):
     assert torch.equal(changed, w) == (mix == 0.0)
 
 
-def test_phi_still_infers_the_task_that_was_pursued(unroll: Unroll, new_agent: NewAgent):
+def test_phis_loss_uses_the_task_that_was_pursued(unroll: Unroll, new_agent: NewAgent):
     plain = new_agent()
     mixed = new_agent(task_distribution="visited", task_mix=1.0)
     shared = plain.state_dict()
@@ -81,7 +81,7 @@ def test_generators_continue_from_a_checkpoint():
     assert not torch.equal(ours, torch.rand(3, generator=generators.next()))
 
 
-def test_returns_of_another_task_end_before_the_first_action_it_would_not_choose(unroll: Unroll):
+def test_off_policy_returns_end_before_the_first_action_that_is_not_greedy(unroll: Unroll):
     # One feature, w = 1, psi = 8 for action 0 (greedy everywhere), 0 for others; c = 1; gamma = .5; n = 3.
     # Actions 0, 0, 1, 0, 0, 0: from t = 0 the return uses steps 0 and 1, then bootstraps.
     psi = torch.zeros(7, 4, 4, 1)
@@ -98,7 +98,7 @@ def test_returns_of_another_task_end_before_the_first_action_it_would_not_choose
     assert target[0, 3, 0].item() == pytest.approx(1 + 0.5 * (1 + 0.5 * (1 + 0.5 * 8)))
 
 
-def test_pieces_are_the_same_steps_in_shorter_unrolls(unroll: Unroll):
+def test_split_unrolls_hold_the_same_steps(unroll: Unroll):
     reset = torch.zeros(6, 4, dtype=torch.bool)
     reset[1, 2] = True  # so that the piece after it begins an episode
     whole = unroll._replace(is_reset=reset)
@@ -117,7 +117,7 @@ def test_pieces_are_the_same_steps_in_shorter_unrolls(unroll: Unroll):
     assert short.previous_action[1 * 4 + 2] == -1
 
 
-def test_one_step_losses_do_not_change_when_unrolls_are_cut(unroll: Unroll, new_agent: NewAgent):
+def test_one_step_losses_do_not_change_when_unrolls_are_split(unroll: Unroll, new_agent: NewAgent):
     # The same tasks for the same steps: psi's loss is a mean over steps, however they are grouped.
     fields = {"task_distribution": "visited", "task_mix": 0.0, "bonus": "rnd", "n_step": 1}
     whole = new_agent(**fields).losses(unroll)
@@ -127,13 +127,13 @@ def test_one_step_losses_do_not_change_when_unrolls_are_cut(unroll: Unroll, new_
     torch.testing.assert_close(cut.metrics["bonus"], whole.metrics["bonus"])
 
 
-def test_every_piece_draws_a_task_of_its_own(unroll: Unroll):
+def test_every_split_unroll_gets_its_own_task(unroll: Unroll):
     short = hindsight_tasks.split_unroll(unroll, 1)
     w, _ = hindsight_tasks.replace_tasks(short.w, sphere.uniform(6, 4, d=5), 1.0, torch.Generator())
     assert len({tuple(row) for row in w.tolist()}) > 20  # two may draw the same step
 
 
-def test_a_memory_cannot_be_cut():
+def test_task_steps_are_refused_with_an_lstm():
     config = configuration.replace(
         RunConfig(), task_distribution="visited", task_steps=1, core="lstm"
     )

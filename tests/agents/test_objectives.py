@@ -1,23 +1,28 @@
-"""Other objectives for phi: each on a problem whose answer is known."""
+"""Other objectives for phi, each on a problem with a known solution."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from gymnasium.spaces import Discrete
 
 from visr import config as configuration
+from visr.agents import registry
 from visr.agents.extensions.laplacian import overlap
+from visr.agents.extensions.visr_plus import VisrPlus
 from visr.agents.extensions.wasserstein import Wasserstein
 from visr.agents.visr import Visr
-from visr.config import RunConfig
+from visr.config import RunConfig, presets
 from visr.errors import UserError
 from visr.ops import sphere
 from visr.training.learner import Learner
-from visr.types import Unroll
+from visr.types import EnvSpec, Unroll
 
 OTHERS = ("metra", "laplacian")
+SPEC = EnvSpec(Discrete(9), num_actions=4)
 
 NewAgent = Callable[..., Visr]
 
@@ -52,7 +57,7 @@ def trained(new_agent: NewAgent, num_updates: int, **fields: object) -> Visr:
     return agent
 
 
-def test_slow_features_of_a_ring_are_its_circle(new_agent: NewAgent):
+def test_laplacian_features_of_a_ring_form_a_circle(new_agent: NewAgent):
     # The slowest pair of a ring's Laplacian is (cos, sin) of the angle: equal lengths, equal angles.
     agent = trained(new_agent, 300, objective="laplacian")
     with torch.no_grad():
@@ -78,7 +83,7 @@ def pursuit(seed: int) -> Unroll:
     return plain._replace(observation=(plain.observation[:1] + steps).clamp(0, 8))
 
 
-def test_temporal_distance_makes_a_line_as_long_as_its_steps(new_agent: NewAgent):
+def test_wasserstein_features_of_a_line_are_as_far_apart_as_steps(new_agent: NewAgent):
     settings = {"phi_learning_rate": 1e-2, "phi_adam_epsilon": 1e-8, "hidden_sizes": (32, 32)}
     agent = new_agent(objective="metra", num_features=2, **settings)
     learner = Learner(agent, total_updates=400)
@@ -105,7 +110,7 @@ def test_the_price_of_long_steps_rises_where_they_are_too_long():
     assert prices[0] < 0 < prices[1]  # descent raises the first and lowers the second
 
 
-def test_metras_cumulant_telescopes(new_agent: NewAgent):
+def test_the_wasserstein_cumulant_sums_to_the_difference_of_the_ends(new_agent: NewAgent):
     objective, probe = Wasserstein(), walk(d=2)
     phi = new_agent(objective="metra", num_features=2).phi
     _, cumulant = objective(phi(probe.observation), probe)
@@ -123,7 +128,7 @@ def test_no_gradient_of_psis_loss_reaches_phi_or_the_objective(
 
 
 @pytest.mark.parametrize("objective", OTHERS)
-def test_an_update_teaches_phi_and_the_objectives_own_parameters(
+def test_an_update_changes_phi_and_the_objectives_own_parameters(
     objective: str, unroll: Unroll, new_agent: NewAgent
 ):
     agent = new_agent(objective=objective)
@@ -135,12 +140,12 @@ def test_an_update_teaches_phi_and_the_objectives_own_parameters(
 
 
 @pytest.mark.parametrize("objective", ["metra", "laplacian"])
-def test_phi_is_free_in_length_where_distances_count(objective: str, new_agent: NewAgent):
+def test_phi_has_any_length_with_other_objectives(objective: str, new_agent: NewAgent):
     lengths = new_agent(objective=objective).phi(torch.arange(9)).norm(dim=-1)
     assert (lengths - 1).abs().max() > 0.1
 
 
-def test_sixty_four_features_learn_too(unroll: Unroll, new_agent: NewAgent):
+def test_an_update_works_with_64_features(unroll: Unroll, new_agent: NewAgent):
     agent = new_agent(num_features=64, objective="laplacian")
     wide = unroll._replace(w=sphere.uniform(4, d=64))
     before = {k: v.clone() for k, v in agent.state_dict().items()}
@@ -153,19 +158,51 @@ def test_sixty_four_features_learn_too(unroll: Unroll, new_agent: NewAgent):
     [
         {"objective": "laplacian", "features": "random"},
         {"objective": "metra", "cumulant": "current"},
-        {"objective": "magic"},
-        {"bonus": "gold"},
+        {"objective": "inverse"},  # dropped
+        {"bonus": "forward"},  # dropped
         {"bonus_scale": -1.0},
         {"task_mix": 1.5},
         {"task_steps": 1},
         {"task_steps": 7, "task_distribution": "visited"},
     ],
 )
-def test_what_does_not_go_together_is_refused(fields: dict[str, object]):
+def test_impossible_settings_are_refused(fields: dict[str, object]):
     with pytest.raises(UserError):
         configuration.replace(RunConfig(), **fields)
 
 
-def test_the_default_agent_has_no_parameters_beyond_the_papers(new_agent: NewAgent):
+def test_the_papers_agent_has_no_other_parameters(new_agent: NewAgent):
     names = {name.split(".")[0] for name in new_agent().state_dict()}
     assert names == {"phi", "psi", "target_psi"}
+
+
+PLUS_SETTINGS: list[dict[str, Any]] = [
+    {"objective": "laplacian"},
+    {"bonus": "rnd"},
+    {"task_distribution": "visited"},
+    {"value_weight": 1.0},
+    {"cumulant": "current"},
+    {"gpi_distribution": "uniform"},
+]
+
+
+@pytest.mark.parametrize("fields", PLUS_SETTINGS, ids=str)
+def test_settings_beyond_the_paper_get_visr_plus(fields: dict[str, Any], new_agent: NewAgent):
+    assert type(new_agent(**fields)) is VisrPlus
+
+
+@pytest.mark.parametrize("preset", ["paper", "grid", "atari", "minatar", "classic"])
+def test_presets_of_the_paper_get_the_papers_agent(preset: str):
+    assert type(registry.new(presets.get(preset).agent, SPEC)) is Visr
+
+
+def test_visr_plus_with_the_papers_settings_has_the_papers_losses(
+    unroll: Unroll, new_agent: NewAgent
+):
+    paper = new_agent()
+    plus = VisrPlus(paper.config, SPEC)
+    plus.load_state_dict(paper.state_dict())
+    ours, theirs = paper.losses(unroll), plus.losses(unroll)
+    assert torch.equal(ours.psi, theirs.psi)
+    assert torch.equal(ours.phi, theirs.phi)
+    assert ours.metrics == theirs.metrics

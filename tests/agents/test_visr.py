@@ -60,7 +60,7 @@ def test_phi_of_a_long_batch_is_phi_of_each_state():
     torch.testing.assert_close(agent.phi(states), one_by_one.view(5, 7, 5))
 
 
-def test_pre_training_never_looks_at_the_reward(unroll: Unroll):
+def test_pre_training_does_not_use_the_reward(unroll: Unroll):
     blinded = unroll._replace(reward=torch.full_like(unroll.reward, torch.nan))
     agent = new_agent()
     seeing, blind = (parameters_after_an_update(agent, u) for u in (unroll, blinded))
@@ -113,7 +113,7 @@ def test_the_losses_are_algorithm_1(unroll: Unroll):
     assert losses.phi.item() == pytest.approx(phi_loss / count, rel=1e-4)
 
 
-def test_the_printed_algorithms_cumulant_is_the_state_that_was_left(unroll: Unroll):
+def test_the_current_cumulant_is_phi_of_the_state_before_the_step(unroll: Unroll):
     nexts, current = new_agent(cumulant="next"), new_agent(cumulant="current")
     shifted = unroll._replace(observation=unroll.observation.roll(-1, dims=0))
     assert current.losses(shifted).phi.item() != nexts.losses(shifted).phi.item()
@@ -121,7 +121,7 @@ def test_the_printed_algorithms_cumulant_is_the_state_that_was_left(unroll: Unro
     torch.testing.assert_close(current.losses(unroll).phi, expected)
 
 
-def test_steps_that_only_reset_teach_nothing(unroll: Unroll):
+def test_steps_that_only_reset_do_not_change_the_update(unroll: Unroll):
     is_reset = unroll.is_reset.clone()
     is_reset[3, 2] = True
     masked = unroll._replace(is_reset=is_reset)
@@ -132,7 +132,7 @@ def test_steps_that_only_reset_teach_nothing(unroll: Unroll):
     assert agent.losses(masked).psi.item() != agent.losses(unroll).psi.item()
 
 
-def test_nothing_is_expected_after_the_end_of_an_episode(unroll: Unroll):
+def test_the_target_at_a_terminal_step_is_the_cumulant(unroll: Unroll):
     terminated = unroll.terminated.clone()
     terminated[:] = True
     psi, phi = torch.randn(7, 4, 4, 5), torch.randn(6, 4, 5)
@@ -140,7 +140,7 @@ def test_nothing_is_expected_after_the_end_of_an_episode(unroll: Unroll):
     torch.testing.assert_close(ended, phi)
 
 
-def test_the_target_network_follows_every_so_many_updates(unroll: Unroll):
+def test_the_target_network_is_refreshed_every_target_period_updates(unroll: Unroll):
     agent = new_agent(target_period=2)
     learner = Learner(agent, total_updates=10)
     learner.update(unroll)
@@ -150,7 +150,7 @@ def test_the_target_network_follows_every_so_many_updates(unroll: Unroll):
     assert same(agent.target_psi.state_dict(), agent.psi.state_dict())
 
 
-def test_the_target_network_is_what_bootstraps(unroll: Unroll):
+def test_targets_bootstrap_from_the_target_network(unroll: Unroll):
     agent = new_agent(target_period=1000)
     before = agent.losses(unroll).psi.item()
     assert agent.target_psi is not None
@@ -159,7 +159,7 @@ def test_the_target_network_is_what_bootstraps(unroll: Unroll):
     assert agent.losses(unroll).psi.item() != pytest.approx(before, rel=1e-3)
 
 
-def test_returns_do_not_look_beyond_a_time_out(unroll: Unroll):
+def test_returns_use_no_step_after_a_time_out(unroll: Unroll):
     # n = 3, gamma = .5, one feature, psi = 8 everywhere, c = 1, 2, 4, 8, ...; the clock runs out at t = 1:
     # G_0 = 1 + .5 (2 + .5 * 8) = 4     G_1 = 2 + .5 * 8 = 6     G_2 = 4 + .5 (8 + .5 (16 + .5 * 8)) = 13
     truncated = unroll.truncated.clone()
@@ -171,7 +171,7 @@ def test_returns_do_not_look_beyond_a_time_out(unroll: Unroll):
     torch.testing.assert_close(target[:3, 0, 0], torch.tensor([4.0, 6.0, 13.0]))
 
 
-def test_linear_decay_ends_at_a_step_size_of_zero(unroll: Unroll):
+def test_linear_decay_ends_at_a_learning_rate_of_zero(unroll: Unroll):
     agent = new_agent(learning_rate_decay="linear")
     learner = Learner(agent, total_updates=2)
     learner.update(unroll)
@@ -183,7 +183,7 @@ def test_linear_decay_ends_at_a_step_size_of_zero(unroll: Unroll):
     assert torch.equal(last["psi.readout.weight"], readout(agent.psi).weight)
 
 
-def test_phi_rests_after_its_own_number_of_updates(unroll: Unroll):
+def test_phi_is_frozen_after_phi_updates(unroll: Unroll):
     agent = new_agent()
     learner = Learner(agent, total_updates=10, phi_updates=2)
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_action_values_are_the_maximum_of_psi_times_w_over_policies():
     torch.testing.assert_close(values, gpi_values(psi, w))
 
 
-def test_policies_begin_with_w_itself():
+def test_w_is_the_first_of_the_policies():
     w = sphere.uniform(6, d=5)
     drawn = new_agent(gpi_samples=3).sample_policies(w, None)
     assert drawn.shape == (6, 4, 5)
@@ -213,7 +213,7 @@ def test_policies_begin_with_w_itself():
 
 
 @pytest.mark.parametrize(("distribution", "cosine"), [("vmf", 0.65), ("uniform", 0.0)])
-def test_neighbours_come_from_the_distribution_asked_for(distribution: str, cosine: float):
+def test_gpi_neighbours_follow_the_configured_distribution(distribution: str, cosine: float):
     # A_5(5) = 0.65 is the mean cosine of vMF neighbours at kappa = 5
     w = sphere.uniform(2000, d=5, generator=torch.Generator().manual_seed(0))
     agent = new_agent(gpi_distribution=distribution)

@@ -1,4 +1,4 @@
-"""The laws of the deep phi and psi: memory, GPI through heads alone, one MLP per cumulant, centring."""
+"""phi and psi behind a torso: memory, GPI through heads, one MLP per cumulant, centring."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_unroll_equals_acting_step_by_step():
     torch.testing.assert_close(memory, last)
 
 
-def test_where_an_episode_begins_there_is_no_past():
+def test_the_lstm_memory_is_cleared_where_an_episode_starts():
     psi, (observation, previous) = new_psi(lstm=True), life()
     hidden, _ = psi.trunk(observation, previous, torch.randn(3, psi.memory_size))
     fresh, _ = psi.trunk(observation[11:, :1], previous[11:, :1], torch.zeros(1, psi.memory_size))
@@ -64,7 +64,7 @@ def test_where_an_episode_begins_there_is_no_past():
     torch.testing.assert_close(hidden[11, 0], psi.first_step(observation[11, :1])[0])
 
 
-def test_the_last_action_is_an_input_and_a_start_has_none():
+def test_the_last_action_is_an_input_except_at_a_start():
     psi = new_psi(lstm=True)
     seen, memory = torch.full((ACTIONS + 1,), 4), torch.zeros(ACTIONS + 1, psi.memory_size)
     hidden, _ = psi.step(seen, torch.arange(-1, ACTIONS), memory)
@@ -76,14 +76,14 @@ def test_the_last_action_is_an_input_and_a_start_has_none():
     torch.testing.assert_close(blind, hidden[:1].expand_as(blind))
 
 
-def test_without_a_core_nothing_is_remembered():
+def test_psi_without_an_lstm_has_no_memory():
     psi, (observation, previous) = new_psi(lstm=False), life()
     hidden, memory = psi.trunk(observation, previous, torch.zeros(3, 0))
     assert memory.shape == (3, 0)
     torch.testing.assert_close(hidden, psi.torso(observation))
 
 
-def test_a_pilot_forgets_where_an_episode_begins_and_only_there():
+def test_the_epsilon_greedy_actor_clears_its_memory_only_where_an_episode_starts():
     fields = {"core": "lstm", "hidden_sizes": (16, 16), "gpi": False}
     torch.manual_seed(0)
     agent = Visr(configuration.replace(RunConfig(), **fields).agent, EnvSpec(Discrete(9), ACTIONS))
@@ -106,7 +106,7 @@ def test_a_pilot_forgets_where_an_episode_begins_and_only_there():
 
 
 @pytest.mark.parametrize("lstm", [False, True])
-def test_gpi_through_heads_alone_equals_full_passes(lstm: bool):
+def test_gpi_through_heads_equals_full_forward_passes(lstm: bool):
     psi, (observation, previous) = new_psi(lstm), life(length=14)
     w, policies = sphere.uniform(3, d=FEATURES), sphere.uniform(3, 6, d=FEATURES)
     memory = torch.randn(3, psi.memory_size)
@@ -132,7 +132,7 @@ def test_folding_w_into_the_readout_equals_forming_psi(lstm: bool):
     torch.testing.assert_close(values, (psi(states, own) @ w.unsqueeze(-1)).squeeze(-1))
 
 
-def test_psi_is_what_each_cumulants_own_mlp_says():
+def test_heads_equal_one_mlp_per_cumulant():
     psi, w = new_psi(lstm=False), sphere.uniform(STATES, d=FEATURES)
     hidden = psi.first_step(torch.arange(STATES))
     both = torch.cat([hidden, psi.task(w)], dim=-1)
@@ -145,7 +145,7 @@ def test_psi_is_what_each_cumulants_own_mlp_says():
 
 
 @pytest.mark.parametrize("part", ["readout", "bias", "from_trunk", "from_task"])
-def test_a_cumulants_mlp_is_nobody_elses(part: str):
+def test_cumulants_share_no_head_parameters(part: str):
     psi, states, w = new_psi(lstm=True), torch.arange(STATES), sphere.uniform(STATES, d=FEATURES)
     before = psi(states, w)
     weight = getattr(psi, part) if part in ("readout", "bias") else getattr(psi, part).weight
@@ -190,20 +190,20 @@ def test_phi_has_unit_length(centred: bool):
         torch.testing.assert_close(phi(said).norm(dim=-1), torch.ones(7, 3))
 
 
-def test_while_learning_what_all_screens_share_changes_nothing():
+def test_centred_features_ignore_what_all_images_of_a_batch_share():
     said, shared = torch.randn(7, 3, 6), 10 * torch.randn(6)
     centred, plain = new_features(True), new_features(False)
     torch.testing.assert_close(centred(said + shared), centred(said), rtol=1e-4, atol=1e-4)
     assert (plain(said + shared) - plain(said)).abs().max() > 0.1
 
 
-def test_learning_takes_out_the_batchs_own_mean():
+def test_learning_subtracts_the_mean_of_the_batch():
     phi, said = new_features(True), torch.randn(7, 3, 6)
     expected = sphere.normalise((said - said.mean(dim=(0, 1))) @ phi.readout.weight.T)
     torch.testing.assert_close(phi(said), expected)
 
 
-def test_acting_takes_out_the_running_mean_and_leaves_it_alone():
+def test_acting_subtracts_the_running_mean_without_changing_it():
     phi, said = new_features(True), torch.randn(7, 3, 6)
     assert phi.mean is not None
     phi.mean.copy_(torch.arange(6.0))
@@ -215,7 +215,7 @@ def test_acting_takes_out_the_running_mean_and_leaves_it_alone():
     assert torch.equal(phi.mean, torch.arange(6.0))
 
 
-def test_the_running_mean_follows_by_a_hundredth():
+def test_the_running_mean_moves_by_a_hundredth():
     # 0 -> 0.01 * 5 = 0.05 -> 0.99 * 0.05 + 0.01 * 5 = 0.0995
     phi = new_features(True)
     for expected in (0.05, 0.0995):
@@ -224,7 +224,7 @@ def test_the_running_mean_follows_by_a_hundredth():
         torch.testing.assert_close(phi.mean, torch.full((6,), expected))
 
 
-def test_gradients_know_that_the_mean_is_the_batchs():
+def test_gradients_flow_through_the_batch_mean():
     # Adding one vector to all changes nothing, so the gradient sums to nothing over the batch.
     phi, said = new_features(True), torch.randn(7, 3, 6, requires_grad=True)
     (phi(said) * torch.randn(7, 3, FEATURES)).sum().backward()
@@ -233,7 +233,7 @@ def test_gradients_know_that_the_mean_is_the_batchs():
     torch.testing.assert_close(said.grad.sum(dim=(0, 1)), torch.zeros(6), rtol=0, atol=1e-4)
 
 
-def test_a_checkpoint_carries_the_running_mean():
+def test_the_running_mean_is_part_of_the_state():
     fields = {"torso": "nips", "centred_features": True}
     config = configuration.replace(RunConfig(), **fields)
     spec = EnvSpec(Box(0, 255, (4, 20, 20), np.uint8), num_actions=3)
@@ -243,7 +243,7 @@ def test_a_checkpoint_carries_the_running_mean():
 # --- end to end
 
 
-def test_a_core_learns_on_a_table_too(tmp_path: Path, tiny: Any):
+def test_an_lstm_trains_on_discrete_states(tmp_path: Path, tiny: Any):
     # 16 environments that time out within an unroll; exact evaluation and portraits included
     fields = {"core": "lstm", "num_envs": 16, "batch_size": 8, "unroll_length": 10}
     fields |= {"max_episode_steps": 13, "hidden_sizes": (16, 16), "height": 4, "width": 4}

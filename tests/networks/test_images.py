@@ -1,4 +1,4 @@
-"""Torsos for images: their sizes, and that quicker arithmetic is the same arithmetic."""
+"""Torsos for images: their sizes, and that precision and layout do not change results."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_impala_has_fifteen_convolutions_and_the_papers_count():
 
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("name", images.BUILDERS)
-def test_leading_axes_are_anybodys_batch(name: str, channels_last: bool):
+def test_torsos_accept_any_leading_axes(name: str, channels_last: bool):
     torso = images.build(name, (4, 36, 36))
     images.set_arithmetic(torso, torch.float32, channels_last)
     image = pixels(2, 3, 4, 36, 36)
@@ -108,7 +108,7 @@ def test_leading_axes_are_anybodys_batch(name: str, channels_last: bool):
         torch.testing.assert_close(torso(image[t]), together[t])
 
 
-def test_a_white_pixel_is_one_and_the_image_stays_as_it_was():
+def test_pixels_are_scaled_to_1_and_the_image_is_not_changed():
     # Sum of the pixels: one convolution of ones, and a readout that hands on its only number
     torso = images.nips((1, 20, 20))
     whole = nn.Conv2d(1, 1, 20)
@@ -142,7 +142,7 @@ def test_channels_last_changes_neither_losses_nor_gradients(unroll: Unroll, tors
 
 
 @pytest.mark.parametrize("torso", ["impala", "nips"])
-def test_bfloat16_is_float32_to_two_digits(unroll: Unroll, torso: str):
+def test_bfloat16_agrees_with_float32_to_two_digits(unroll: Unroll, torso: str):
     # bfloat16 keeps 8 bits, so each rounding is off by at most 2^-9 = 0.2 %. Errors of products are
     # independent and average out; what is left are the roundings of up to 17 layers, at worst 3.4 % of a
     # psi whose loss is quadratic (twice that), and as much of the cosine phi . w.
@@ -155,7 +155,7 @@ def test_bfloat16_is_float32_to_two_digits(unroll: Unroll, torso: str):
     assert b.psi.item() != a.psi.item()
 
 
-def test_only_the_torso_rounds(unroll: Unroll):
+def test_only_the_torso_computes_in_bfloat16(unroll: Unroll):
     agent = new_agent(torso="nips")
     images.set_arithmetic(agent, torch.bfloat16, channels_last=True)
     seen: dict[str, torch.dtype] = {}
@@ -174,7 +174,7 @@ def test_only_the_torso_rounds(unroll: Unroll):
     assert {g.dtype for g in found.values()} == {torch.float32}
 
 
-def test_a_copy_computes_as_the_original_does():
+def test_a_copy_keeps_precision_and_layout():
     torso = images.nips((4, 20, 20))
     images.set_arithmetic(torso, torch.bfloat16, channels_last=True)
     twin = copy.deepcopy(torso)
@@ -196,12 +196,12 @@ def test_images_too_small_for_a_torso_are_refused(name: str, smallest: int):
             images.build(name, shape)
 
 
-def test_impala_reads_even_a_single_pixel():
+def test_impala_reads_an_image_of_one_pixel():
     assert images.build("impala", (4, 1, 1))(pixels(1, 4, 1, 1)).shape == (1, 256)
 
 
 @pytest.mark.parametrize("name", images.BUILDERS)
-def test_a_table_is_no_image(name: str):
+def test_image_torsos_refuse_discrete_states(name: str):
     spec = EnvSpec(Discrete(9), num_actions=4)
     for make in (
         lambda: networks.features(spec, config(name)),
@@ -211,12 +211,12 @@ def test_a_table_is_no_image(name: str):
             make()
 
 
-def test_an_image_is_no_table():
+def test_the_mlp_refuses_images():
     with pytest.raises(UserError, match="'mlp' does not read images"):
         networks.features(SPEC, config("mlp"))
 
 
-def test_images_get_impala_and_a_memory_unless_told_otherwise():
+def test_images_get_a_torso_by_size_and_an_lstm_by_default():
     for side, convolutions in ((20, 1), (32, 15)):  # small ones get MinAtar's torso
         spec = EnvSpec(Box(0, 255, (4, side, side), np.uint8), num_actions=3)
         psi: Any = Visr(RunConfig().agent, spec).psi

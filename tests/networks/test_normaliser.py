@@ -1,4 +1,4 @@
-"""Running statistics of vectors: right, at rest while acting, and part of what is saved."""
+"""Running statistics of observations: correct, fixed while acting, saved with the weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visr.training.loop import new_agent
 from visr.types import EnvSpec
 
 
-def test_by_hand():
+def test_statistics_by_hand():
     # seen 1, 3 and then 8:   mean 4, variance (9 + 1 + 16) / 3 = 26/3
     normaliser = Normaliser(1)
     normaliser(torch.tensor([[1.0], [3.0]]))
@@ -24,7 +24,7 @@ def test_by_hand():
     assert last.item() == pytest.approx(4 / np.sqrt(26 / 3))
 
 
-def test_batches_of_any_shape_add_up_to_what_numpy_says_of_all_of_them():
+def test_statistics_of_batches_equal_those_of_all_rows():
     random = np.random.default_rng(0)
     shapes = [(7, 3), (1, 3), (4, 5, 3), (2, 1, 2, 3), (50, 3)]
     scale, shift = np.array([1e-2, 1.0, 1e3]), np.array([5.0, -2.0, 1e5])
@@ -43,7 +43,7 @@ def test_batches_of_any_shape_add_up_to_what_numpy_says_of_all_of_them():
     assert np.allclose(seen.std(axis=0), 1)
 
 
-def test_acting_changes_nothing_and_learning_does():
+def test_statistics_change_while_learning_and_not_while_acting():
     normaliser = Normaliser(2)
     normaliser(torch.randn(10, 2))
     before = {name: value.clone() for name, value in normaliser.state_dict().items()}
@@ -56,12 +56,12 @@ def test_acting_changes_nothing_and_learning_does():
     assert normaliser.count == 20
 
 
-def test_before_anything_is_known_numbers_pass_unchanged():
+def test_without_statistics_observations_are_unchanged():
     with torch.no_grad():
         assert Normaliser(2)(torch.tensor([[0.5, -7.0]])).tolist() == [[0.5, -7.0]]
 
 
-def test_numbers_that_never_change_stay_finite_and_far_ones_are_cut():
+def test_constant_observations_stay_finite_and_outliers_are_clipped():
     normaliser = Normaliser(2)
     constant = torch.tensor([[3.0, -1e6]]).expand(20, 2)
     for _ in range(3):
@@ -71,7 +71,7 @@ def test_numbers_that_never_change_stay_finite_and_far_ones_are_cut():
         assert normaliser(torch.tensor([[2.0, -1e7]])).tolist() == [[-10, -10]]
 
 
-def test_gradients_pass_through_but_not_into_the_statistics():
+def test_gradients_pass_through_and_not_into_the_statistics():
     layer = Vector(2, 4, fan_in=2, normalise=True)
     layer(torch.randn(8, 2)).sum().backward()
     assert layer.layer.weight.grad is not None
@@ -80,7 +80,7 @@ def test_gradients_pass_through_but_not_into_the_statistics():
     assert [name for name, _ in layer.named_parameters()] == ["layer.weight"]
 
 
-def test_a_layer_without_it_sees_the_numbers_themselves():
+def test_a_layer_without_normaliser_reads_raw_observations():
     layer = Vector(2, 4, fan_in=2, normalise=False)
     vectors = 1e3 * torch.randn(8, 2)
     assert torch.equal(layer(vectors), vectors @ layer.layer.weight.T)
@@ -109,7 +109,7 @@ def test_statistics_are_saved_with_the_weights_and_restored(tiny: Any):
     )
 
 
-def test_a_target_network_takes_over_the_statistics_too(tiny: Any):
+def test_the_target_network_copies_the_statistics(tiny: Any):
     learner = agent(tiny, target_period=5)
     assert learner.target_psi is not None
     learner.psi.first_step(torch.randn(9, 3))
@@ -117,6 +117,6 @@ def test_a_target_network_takes_over_the_statistics_too(tiny: Any):
     assert learner.target_psi.state_dict()["observation.normaliser.count"] == 9
 
 
-def test_normalising_can_be_left_out(tiny: Any):
+def test_normalisation_can_be_switched_off(tiny: Any):
     names = agent(tiny, normalise_observations=False).state_dict()
     assert not [name for name in names if "normaliser" in name]

@@ -1,4 +1,4 @@
-"""The LSTM: whole unrolls equal single steps, and an episode's start wipes the slate."""
+"""The LSTM: unrolls equal single steps, and its memory is cleared where an episode starts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_an_unroll_equals_acting_step_by_step():
     torch.testing.assert_close(memory, last)
 
 
-def test_between_starts_it_is_torchs_own_cell():
+def test_between_starts_it_equals_torchs_lstm_cell():
     lstm, (inputs, _, memory) = new_lstm(), experience()
     cell = nn.LSTMCell(INPUTS, SIZE)
     with torch.no_grad():
@@ -63,7 +63,7 @@ def test_one_step_by_hand():
     torch.testing.assert_close(memory, torch.zeros(1, 2))
 
 
-def test_nothing_from_before_a_start_is_remembered_after_it():
+def test_outputs_after_a_start_do_not_depend_on_earlier_steps():
     lstm, (inputs, starts, memory) = new_lstm(), experience()
     outputs, last = lstm(inputs, starts, memory)
     other = inputs.clone()
@@ -76,7 +76,7 @@ def test_nothing_from_before_a_start_is_remembered_after_it():
     assert not torch.isclose(changed[18:25, 1], outputs[18:25, 1]).all(dim=-1).any()
 
 
-def test_no_gradient_flows_back_through_a_start():
+def test_no_gradient_flows_back_across_a_start():
     lstm, (inputs, starts, memory) = new_lstm(), experience()
     inputs.requires_grad_()
     memory.requires_grad_()
@@ -90,6 +90,6 @@ def test_no_gradient_flows_back_through_a_start():
     assert not memory.grad.any()
 
 
-def test_it_has_the_papers_size():
+def test_the_lstm_has_the_papers_size():
     # 256 of a torso and 18 actions: 4 * 256 (274 + 256 + 1), facts of IMPALA's large network
     assert sum(p.numel() for p in Lstm(256 + 18).parameters()) == 543_744

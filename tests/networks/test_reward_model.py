@@ -1,4 +1,4 @@
-"""What a step is worth, read off what it changed."""
+"""The reward model r(s, a, s')."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPACES = {
 
 
 @pytest.mark.parametrize("kind", SPACES)
-def test_any_observation_gives_one_number_a_step(kind: str):
+def test_the_model_gives_one_reward_per_step_for_any_observation(kind: str):
     space, shape = SPACES[kind], (3, 2)
     model = RewardModel(EnvSpec(space, 4))
     before, reached = (
@@ -44,7 +44,7 @@ def collected(
     return before, before.masked_fill(gone.view(-1, 1, 1, 1), 0), gone.float()
 
 
-def test_what_pays_in_one_place_is_known_to_pay_in_another():
+def test_a_reward_learnt_in_one_place_generalises_to_others():
     torch.manual_seed(0)
     model = RewardModel(EnvSpec(spaces.Box(0, 1, (1, 10, 10), np.uint8), 2))
     optimiser = Adam(model.parameters(), lr=1e-3)

@@ -75,7 +75,7 @@ def test_epsilon_is_the_share_of_uniformly_random_actions(epsilon: float, greedy
     torch.testing.assert_close(shares, expected, atol=0.012, rtol=0)
 
 
-def test_the_same_seed_takes_the_same_actions():
+def test_the_same_seed_gives_the_same_actions():
     values = torch.zeros(50, 4)
     first, second = (
         epsilon_greedy(values, 0.5, torch.Generator().manual_seed(3)) for _ in range(2)

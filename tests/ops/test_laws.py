@@ -21,7 +21,7 @@ def generator(seed: int) -> torch.Generator:
 
 @EVERYWHERE
 @given(seed=seeds, d=some.integers(1, 40), scale=some.floats(1e-6, 1e6))
-def test_what_is_normalised_has_length_one_whatever_its_scale(seed: int, d: int, scale: float):
+def test_normalised_vectors_have_length_one_at_any_scale(seed: int, d: int, scale: float):
     x = torch.randn(7, d, generator=generator(seed)).double()
     unit = sphere.normalise(x * scale)
     torch.testing.assert_close(unit.norm(dim=-1), torch.ones(7).double(), rtol=1e-9, atol=1e-9)
@@ -53,7 +53,7 @@ def test_returns_are_linear_in_cumulant_and_value(seed: int, n: int, steps: int,
 
 @EVERYWHERE
 @given(seed=seeds, n=some.integers(1, 12), gamma=some.floats(0, 0.99))
-def test_a_constant_world_returns_its_own_value(seed: int, n: int, gamma: float):
+def test_the_value_of_a_constant_reward_is_its_own_return(seed: int, n: int, gamma: float):
     value = 1 / (1 - gamma)  # v = 1 + gamma v
     g = returns.n_step(torch.ones(8, 2), torch.full((8, 2), gamma), torch.full((9, 2), value), n)
     torch.testing.assert_close(g, torch.full((8, 2), value), rtol=1e-4, atol=1e-4)
@@ -73,7 +73,7 @@ def test_regression_recovers_a_planted_w_at_any_scale(seed: int, d: int, scale: 
 
 @EVERYWHERE
 @given(seed=seeds, d=some.integers(1, 6), cut=some.integers(0, 30), ridge=some.floats(0, 1e3))
-def test_sums_of_two_halves_are_the_sums_of_all(seed: int, d: int, cut: int, ridge: float):
+def test_sums_of_two_parts_equal_the_sums_of_all_steps(seed: int, d: int, cut: int, ridge: float):
     random = np.random.default_rng(seed)
     phi, r = random.standard_normal((30, d)), random.standard_normal(30)
     whole, first, second = (regression.RewardSums(d) for _ in range(3))

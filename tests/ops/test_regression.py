@@ -1,4 +1,4 @@
-"""Reward regression: what it recovers, what it admits, and numpy's opinion on the same data."""
+"""Reward regression: against numpy, by hand, and on data it cannot fit."""
 
 import subprocess
 import sys
@@ -73,7 +73,7 @@ def test_the_order_of_steps_and_of_batches_does_not_matter(method: dict[str, Any
     )
 
 
-def test_merging_leaves_both_parts_as_they_were():
+def test_merging_does_not_change_the_parts():
     a, b = sums_of(np.eye(2), np.ones(2)), sums_of(np.eye(2), np.zeros(2))
     (a + b).add(np.eye(2), np.ones(2))
     assert (a.num_steps, a.num_rewarded, b.num_steps, b.num_rewarded) == (2, 2, 2, 0)
@@ -107,7 +107,7 @@ def test_fewer_states_than_features_gives_numpys_minimum_norm_solution(
     assert np.isfinite(fit.standard_error).all()
 
 
-def test_a_rarely_visited_state_still_counts():
+def test_a_rarely_visited_state_is_fitted_exactly():
     # one-hot features: w is each state's mean reward, even for the one state in a million
     counts = np.array([999_999, 1_000_000, 1])
     phi = np.repeat(np.eye(3), counts, axis=0)
@@ -115,7 +115,7 @@ def test_a_rarely_visited_state_still_counts():
     np.testing.assert_allclose(fit.w, [0, 1, 7], atol=1e-8)
 
 
-def test_ridge_adds_its_share_of_the_mean_diagonal():
+def test_ridge_adds_a_share_of_the_mean_diagonal():
     phi = unit_features(200, 5)
     r = np.random.default_rng(4).normal(size=200)
     gram = phi.T @ phi
@@ -186,7 +186,9 @@ def test_a_constant_reward_explains_nothing_and_is_not_nan(method: dict[str, Any
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("num_steps", [1, 2, 3])
-def test_too_few_steps_admit_it_without_nan(method: dict[str, Any], num_steps: int):
+def test_too_few_steps_give_an_infinite_standard_error_and_no_nan(
+    method: dict[str, Any], num_steps: int
+):
     phi, r = unit_features(num_steps, 3), np.arange(num_steps) + 1.0
     fit = regression.solve(sums_of(phi, r), **method)
     numbers = [*fit.w, fit.intercept, fit.r_squared, fit.condition_number, *fit.standard_error]
@@ -196,7 +198,7 @@ def test_too_few_steps_admit_it_without_nan(method: dict[str, Any], num_steps: i
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_features_that_never_move_give_no_task_but_no_nan(method: dict[str, Any]):
+def test_constant_features_give_w_0_and_no_nan(method: dict[str, Any]):
     for phi in (np.zeros((10, 3)), np.tile([0.6, 0.8, 0.0], (10, 1))):
         fit = regression.solve(sums_of(phi, np.arange(10.0)), **method)
         assert not np.isnan([*fit.w, fit.r_squared, *fit.standard_error]).any()
@@ -210,7 +212,7 @@ def test_a_reward_that_phi_cannot_express_has_a_negative_r_squared():
     assert regression.solve(sums_of(phi, r)).r_squared < -1
 
 
-def test_torch_tensors_and_lists_are_as_good_as_arrays():
+def test_tensors_and_lists_are_accepted_like_arrays():
     phi, r = [[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0]
     from_lists, from_tensors = RewardSums(2), RewardSums(2)
     from_lists.add(phi, r)
@@ -220,7 +222,7 @@ def test_torch_tensors_and_lists_are_as_good_as_arrays():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_nan_and_infinity_are_refused_and_change_nothing(bad: float):
+def test_nan_and_infinity_are_refused_and_not_added(bad: float):
     sums = sums_of(np.eye(2), np.ones(2))
     before = sums.moments.copy()
     with pytest.raises(UserError, match="1 of 2 rewards are NaN or infinite"):
@@ -230,7 +232,7 @@ def test_nan_and_infinity_are_refused_and_change_nothing(bad: float):
     np.testing.assert_array_equal(sums.moments, before)
 
 
-def test_misfitting_shapes_and_an_empty_sum_are_refused_in_a_sentence():
+def test_wrong_shapes_and_empty_sums_are_refused_in_a_sentence():
     sums = RewardSums(2)
     for phi, r in [(np.eye(3), np.ones(3)), (np.eye(2), np.ones((2, 1))), (np.eye(2), np.ones(3))]:
         with pytest.raises(UserError, match="regression needs"):
@@ -244,7 +246,7 @@ def test_regression_does_not_need_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_whitened_is_the_coefficient_of_uncorrelated_features():
+def test_whitened_w_is_the_coefficients_of_whitened_features():
     # phi = (10 x, y) with x, y uncorrelated: r = x + y has white coefficients (1, 1), hence w ~ (1, 1);
     # least squares answers (0.1, 1), the plain correlation (10, 1).
     x, y = np.array([1.0, 1, -1, -1]), np.array([1.0, -1, 1, -1])
@@ -255,7 +257,7 @@ def test_whitened_is_the_coefficient_of_uncorrelated_features():
     np.testing.assert_allclose(regression.solve(sums).w, [0.1, 1.0])
 
 
-def test_whitened_has_the_scale_that_leaves_the_least_error():
+def test_whitened_w_has_the_scale_of_least_error():
     random = np.random.default_rng(0)
     phi = random.normal(size=(200, 3)) @ random.normal(size=(3, 3))
     r = random.normal(size=200) + phi[:, 0]
@@ -268,14 +270,14 @@ def test_whitened_has_the_scale_that_leaves_the_least_error():
     assert fit.r_squared <= regression.solve(sums).r_squared
 
 
-def test_whitening_white_features_changes_nothing():
+def test_whitening_does_not_change_white_features():
     corners = np.array([[1.0, 1], [1, -1], [-1, 1], [-1, -1]])
     sums = RewardSums(2)
     sums.add(corners, corners @ [0.3, -0.7])
     np.testing.assert_allclose(regression.solve(sums, whitened=True).w, regression.solve(sums).w)
 
 
-def test_a_fitted_task_has_unit_length_and_the_scale_beside_it():
+def test_a_fitted_task_has_unit_length_and_a_separate_scale():
     # r = 6 phi_1 - 8 phi_2 on the two axes: w = (.6, -.8), scale 10
     sums = RewardSums(2)
     sums.add([[1.0, 0.0], [0.0, 1.0]], [6.0, -8.0])
@@ -284,7 +286,7 @@ def test_a_fitted_task_has_unit_length_and_the_scale_beside_it():
     assert fit.scale == pytest.approx(10.0)
 
 
-def test_a_reward_that_the_features_cannot_see_gives_no_task():
+def test_a_reward_uncorrelated_with_the_features_gives_no_task():
     sums = RewardSums(2)
     sums.add([[1.0, 0.0], [1.0, 0.0]], [1.0, -1.0])
     with pytest.raises(UserError, match="nothing in common with the features"):

@@ -1,4 +1,4 @@
-"""n-step returns: worked by hand, and against the definition read out loud."""
+"""n-step returns: by hand, and against a direct implementation of the definition."""
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ def test_two_step_return_stops_where_the_episode_ends():
 
 
 @pytest.mark.parametrize("n", [3, 4, 99])
-def test_a_time_out_bootstraps_and_does_not_look_beyond(n: int):
+def test_a_time_out_bootstraps_and_uses_no_later_step(n: int):
     # t      0     1     2     3
     # c      1     2     4    1000
     # gamma .5    .5    .5    .5
@@ -58,13 +58,13 @@ def test_a_time_out_bootstraps_and_does_not_look_beyond(n: int):
     )
 
 
-def test_a_terminal_time_out_has_no_value_to_bootstrap_from():
+def test_a_step_that_is_terminal_and_timed_out_does_not_bootstrap():
     # gamma = 0 and cut at once: the end of the episode wins, G_0 = 1 + .5*2
     g = returns.n_step(column(1, 2, 4), column(0.5, 0, 0.5), column(8, 8, 8, 8), 3, flags(0, 1, 0))
     assert torch.equal(g, column(2, 2, 8))
 
 
-def test_the_unrolls_end_bootstraps_early():
+def test_returns_bootstrap_at_the_end_of_the_unroll():
     # n = 3, T = 4, c = 1, gamma = 1/2, v_t = 16:
     # G_0 = 1 + 1/2 + 1/4 + 16/8 = 3.75     G_1 = the same, just in time
     # G_2 = 1 + 1/2 + 16/4 = 5.5            G_3 = 1 + 16/2 = 9
@@ -90,7 +90,7 @@ def test_any_n_and_any_shape_follow_the_definition(n: int, features: tuple[int, 
     torch.testing.assert_close(returns.n_step(c, discount, v, n, cut), expected)
 
 
-def test_both_ways_of_computing_agree_where_both_apply():
+def test_both_ways_to_compute_long_returns_agree():
     # a cut at every fourth step makes four passes, ten more, or a scan to the end all the same
     random = torch.Generator().manual_seed(0)
     c, v = torch.randn(12, 4, 3, generator=random), torch.randn(13, 4, 3, generator=random)
@@ -101,7 +101,7 @@ def test_both_ways_of_computing_agree_where_both_apply():
         torch.testing.assert_close(returns.n_step(c, discount, v, n, cut), to_the_end)
 
 
-def test_a_vector_cumulant_is_that_many_scalar_ones():
+def test_a_vector_cumulant_equals_separate_scalar_cumulants():
     random = torch.Generator().manual_seed(1)
     c, v = torch.randn(6, 2, 3, generator=random), torch.randn(7, 2, 3, generator=random)
     discount = torch.rand(6, 2, generator=random)
@@ -112,7 +112,7 @@ def test_a_vector_cumulant_is_that_many_scalar_ones():
             torch.testing.assert_close(g[..., i], alone)
 
 
-def test_the_arguments_are_left_as_they_were():
+def test_the_arguments_are_not_changed():
     c, discount, v, cut = column(1, 2), column(0.5, 0.5), column(3, 4, 5), flags(0, 0)
     before = [x.clone() for x in (c, discount, v, cut)]
     for n in (1, 2):

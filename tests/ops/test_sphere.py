@@ -68,7 +68,7 @@ def test_sampled_cosines_follow_the_density(d: int, kappa: float):
     assert stats.kstest(angles, lambda a: np.interp(a, angle, below / below[-1])).pvalue > 0.01
 
 
-def test_samples_lie_round_about_mu_without_a_preferred_side():
+def test_samples_are_symmetric_around_mu():
     d, n = 5, 40_000
     mu = sphere.uniform(d=d, generator=seeded(5))
     x = sphere.vmf_sample(mu, 5.0, n, seeded())
@@ -88,7 +88,7 @@ def test_each_mean_gets_its_own_samples():
 
 
 @pytest.mark.parametrize("d", [2, 3, 5])
-def test_the_poles_are_ordinary_means(d: int):
+def test_sampling_works_at_the_poles(d: int):
     for mu in (axis(d), -axis(d), axis(d, d - 1)):
         x = sphere.vmf_sample(mu, 5.0, 5_000, seeded())
         assert x.isfinite().all()
@@ -96,26 +96,26 @@ def test_the_poles_are_ordinary_means(d: int):
 
 
 @pytest.mark.parametrize("kappa", [1e4, 1e8, 1e16, 1e30])
-def test_a_huge_kappa_stays_at_mu(kappa: float):
+def test_samples_with_a_huge_kappa_are_close_to_mu(kappa: float):
     for d in (2, 5, 50):
         mu = sphere.uniform(100, d=d, generator=seeded())
         x = sphere.vmf_sample(mu, kappa, 10, seeded(1))
         torch.testing.assert_close(x, mu[:, None].expand_as(x), atol=0.06, rtol=0)
 
 
-def test_no_means_or_no_samples_give_an_empty_answer():
+def test_no_means_or_no_samples_give_an_empty_tensor():
     assert sphere.vmf_sample(torch.empty(0, 5), 5.0, 10).shape == (0, 10, 5)
     assert sphere.vmf_sample(sphere.uniform(3, d=5), 5.0, 0).shape == (3, 0, 5)
 
 
 @pytest.mark.parametrize("kappa", [-1.0, math.nan, math.inf])
-def test_an_impossible_kappa_is_refused_and_not_looped_over(kappa: float):
+def test_an_impossible_kappa_is_refused(kappa: float):
     with pytest.raises(ValueError, match="kappa"):
         sphere.vmf_sample(axis(3), kappa, 1)
 
 
 @pytest.mark.parametrize(("d", "kappa"), [(2, 0.5), (5, 5.0), (50, 100.0)])
-def test_the_boost_is_woods_proposal_and_its_test_is_woods_test(d: int, kappa: float):
+def test_the_proposal_and_its_test_equal_woods(d: int, kappa: float):
     # Wood (1994) draws z ~ Beta((d-1)/2, (d-1)/2), which is (1 - y) / 2 for uniform directions
     b = (d - 1) / (2 * kappa + math.sqrt(4 * kappa**2 + (d - 1) ** 2))
     x0 = (1 - b) / (1 + b)
@@ -130,7 +130,7 @@ def test_the_boost_is_woods_proposal_and_its_test_is_woods_test(d: int, kappa: f
 
 
 @pytest.mark.parametrize(("count", "d"), [(2, 3), (4, 3), (6, 3), (12, 5), (12, 16)])
-def test_points_that_repelled_each_other_are_further_apart_than_uniform_ones(count: int, d: int):
+def test_spread_points_are_further_apart_than_uniform_ones(count: int, d: int):
     def nearest(points: Tensor) -> float:
         return float((points @ points.T - 2 * torch.eye(count)).max())
 
@@ -140,7 +140,7 @@ def test_points_that_repelled_each_other_are_further_apart_than_uniform_ones(cou
     assert nearest(spread) < nearest(drawn)
 
 
-def test_two_points_end_opposite_and_four_in_space_as_a_tetrahedron():
+def test_two_spread_points_are_opposite_and_four_form_a_tetrahedron():
     two = sphere.spread(2, 3, torch.Generator().manual_seed(1))
     assert float(two[0] @ two[1]) == pytest.approx(-1, abs=0.01)
     four = sphere.spread(4, 3, torch.Generator().manual_seed(1))
