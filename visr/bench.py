@@ -27,7 +27,7 @@ from visr.config import RunConfig, presets
 from visr.envs.grid.world import NUM_ACTIONS, GridWorld
 from visr.storage.run_dir import RunDir
 from visr.training import devices
-from visr.training.actor_pool import group_sizes, spec_of
+from visr.training.actor_pool import group_sizes
 from visr.training.batch_queue import concatenate
 from visr.training.driver import Trainer
 from visr.training.loop import Loop, new_agent
@@ -314,14 +314,14 @@ def atari(preset: str, env: str, num_envs: int, seconds: float, say: Say) -> dic
 
 def fastest_pass(config: RunConfig, games: VectorEnv, backward: bool) -> tuple[Job, dict[str, Any]]:
     """The quickest number format, layout and batch size for one pass of images through psi's torso."""
-    where, spec = devices.device(config.training.device), spec_of(games)
+    where, spec = devices.device(config.training.device), envs.spec(config)
     has_bfloat16 = devices.precision("auto", where) == torch.bfloat16
     found = []
     for precision in ("bfloat16", "float32") if has_bfloat16 else ("float32",):
         for channels_last in (True, False):
             how: dict[str, Any] = {"precision": precision, "channels_last": channels_last}
             training = configuration.replace(config, **how).training
-            torso: Any = devices.prepared(new_agent(config, spec), training).psi.torso
+            torso: Any = devices.prepared(new_agent(config), training).psi.torso
             for size in _BATCH_SIZES:
                 shape = (size, *(spec.observation_space.shape or ()))
                 image = torch.randint(256, shape, dtype=torch.uint8, device=where)

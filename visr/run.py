@@ -37,7 +37,6 @@ from visr.storage.records.task import Task, direction
 from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
-from visr.training.actor_pool import spec_of
 from visr.training.learner import within
 from visr.training.progress import Observer
 
@@ -56,7 +55,7 @@ class Run:
                 "`visr evaluate` plays it, and that is all it does."
             )
         self._codec = envs.space_codec(self.config)
-        spec = spec_of(envs.make_vec(self.config, num_envs=1))
+        spec = envs.spec(self.config)
         agent = registry.new(self.config.agent, spec).requires_grad_(False)
         self.num_steps = _restore(agent, run_dir, model)
         """The age of the weights: steps of reward-free training, or of fine-tuning if there was any."""

@@ -16,7 +16,6 @@ from visr.envs.minatar import GAMES, MinAtarGames
 from visr.errors import UserError
 from visr.training import checkpoint
 from visr.training.actor import Actor
-from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
 
 pytest.importorskip("minatar")
@@ -140,7 +139,7 @@ def test_an_unknown_direction_in_a_saved_game_is_refused():
 def test_an_actor_refuses_state_of_other_shapes(name: str, change: Any, tiny: Any):
     config = tiny(env=SEAQUEST, num_envs=4)
     env = games()
-    actor = Actor(config, env, new_agent(config, spec_of(env)), seed=0)
+    actor = Actor(config, env, new_agent(config), seed=0)
     state = actor.state()
     actor.load_state(state, 0)
     with pytest.raises(ValueError, match=name):

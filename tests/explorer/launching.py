@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
-from visr.envs import make_vec
 from visr.explorer.serve import Server
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
-from visr.training.actor_pool import spec_of
 
 
 class Launched(NamedTuple):
@@ -70,9 +69,7 @@ def serving(run: Path, port: int = 0) -> Iterator[Launched]:
 
 def untrained(path: Path, config: RunConfig) -> Path:
     """A run whose only checkpoint holds freshly initialised networks."""
-    env = make_vec(config, 1)
-    agent = Visr(config.agent, spec_of(env))
-    env.close()
+    agent = Visr(config.agent, envs.spec(config))
     run = RunDir.create(path, config)
     weights = {f"learner.agent.{name}": tensor for name, tensor in agent.state_dict().items()}
     checkpoint.save(run, weights, {}, num_steps=0)

@@ -10,19 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from visr import envs
 from visr.agents.visr import Visr
 from visr.errors import UserError
 from visr.inference import dataset
 from visr.inference.collect import features
 from visr.inference.regression import estimate
-from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
 
 
 def untrained(tiny: Any, env: str) -> Visr:
     config = tiny(env=env, hidden_sizes=(8, 8), num_features=3)
-    agent = new_agent(config, spec_of(envs.make_vec(config, 1)))
+    agent = new_agent(config)
     assert isinstance(agent, Visr)
     return agent
 

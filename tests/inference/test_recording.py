@@ -11,7 +11,6 @@ import safetensors.numpy
 from gymnasium import spaces
 
 import visr as library
-from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.gym import GymEnvs
@@ -19,7 +18,6 @@ from visr.errors import UserError
 from visr.inference import recording
 from visr.inference.collect import features
 from visr.inference.recording import Recording
-from visr.training.actor_pool import spec_of
 from visr.training.loop import new_agent
 
 KEPT = ("before", "action", "reached", "phi", "episode")
@@ -31,7 +29,7 @@ def settings(tiny: Any, env: str = "CartPole-v1", **fields: Any) -> RunConfig:
 
 
 def untrained(config: RunConfig) -> Visr:
-    agent = new_agent(config, spec_of(envs.make_vec(config, 1)))
+    agent = new_agent(config)
     assert isinstance(agent, Visr)
     return agent
 

@@ -18,7 +18,7 @@ from visr.config import RunConfig, presets
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.actor import Actor
-from visr.training.actor_pool import LocalActorPool, spec_of
+from visr.training.actor_pool import LocalActorPool
 from visr.training.loop import Loop, new_agent
 from visr.training.online_evaluation import OnlineEvaluation
 from visr.types import Unroll
@@ -77,7 +77,7 @@ def record(num_unrolls: int, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> 
     fields = {"core": "lstm", "num_envs": 2, "num_rewarded_envs": 0, "unroll_length": 40, **fields}
     config = small(epsilon=1.0, gpi=False, max_episode_frames=18_000, **fields)
     env = envs.make_vec(config, 2)
-    actor = Actor(config, env, new_agent(config, spec_of(env)), seed=0)
+    actor = Actor(config, env, new_agent(config), seed=0)
     heard = listened_to(env, monkeypatch)
     unrolls = [actor.collect() for _ in range(num_unrolls)]
     return Record(actor, unrolls, events(heard))
@@ -154,7 +154,7 @@ def test_a_time_out_bootstraps_and_nothing_looks_beyond_it(
     fields = {"max_episode_frames": 52, "num_envs": 2, "num_rewarded_envs": 0}
     config = small(env=env, epsilon=1.0, gpi=False, unroll_length=40, **fields)
     games = envs.make_vec(config, 2)
-    actor = Actor(config, games, new_agent(config, spec_of(games)), seed=0)
+    actor = Actor(config, games, new_agent(config), seed=0)
     truth = listened_to(games, monkeypatch)
     unroll = actor.collect()
     timed_out = torch.zeros(40, 2, dtype=torch.bool)
@@ -175,7 +175,7 @@ def test_a_time_out_bootstraps_and_nothing_looks_beyond_it(
 def test_what_lies_beyond_a_time_out_cannot_matter():
     config = small(max_episode_frames=52, num_envs=2, num_rewarded_envs=0, unroll_length=40)
     games = envs.make_vec(config, 2)
-    unroll = Actor(config, games, new_agent(config, spec_of(games)), seed=0).collect()
+    unroll = Actor(config, games, new_agent(config), seed=0).collect()
     psi, cumulant = torch.randn(41, 2, 4, 5), torch.randn(40, 2, 5)
     before = n_step_targets(psi, cumulant, unroll, 0.99, n=5)
     psi[14:] += 1  # observation[13] is the last of the first episode
@@ -246,7 +246,7 @@ def test_the_learner_sees_what_the_actor_saw(recorded: Kept):
 def test_online_returns_are_those_of_whole_games(monkeypatch: pytest.MonkeyPatch):
     # Games of 100 steps in which balls are lost: a return per game, not per life.
     config = small(unroll_length=40, max_episode_frames=400, epsilon=1.0, gpi=False)
-    agent = new_agent(config, spec_of(envs.make_vec(config, 1)))
+    agent = new_agent(config)
     online = OnlineEvaluation(config, agent)
     heard = listened_to(online.actor.env, monkeypatch)
     for _ in range(6):

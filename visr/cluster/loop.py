@@ -10,7 +10,6 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr import envs
 from visr.agents.base import Agent
 from visr.cluster.actors import RemoteActors
 from visr.cluster.learners import RemoteLearners
@@ -21,9 +20,7 @@ from visr.cluster.supervisor import wait_for_any
 from visr.cluster.workers import Weights, arrays, load_weights, tensors
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.training.actor_pool import spec_of
-from visr.training.loop import new_agent, steps_after, total_updates
-from visr.training.progress import Round
+from visr.training.loop import Round, new_agent, steps_after, total_updates
 
 log = logging.getLogger("visr.cluster")
 
@@ -48,8 +45,7 @@ class ClusterLoop:
 
     def __init__(self, config: RunConfig) -> None:
         self.config = config
-        self.spec = spec_of(envs.make_vec(config, 1))
-        self._agent = new_agent(config, self.spec).requires_grad_(False)
+        self._agent = new_agent(config).requires_grad_(False)
         _check_running_statistics(config, self._agent)
         self._stats = ClusterStats(config.training.unroll_length)
         self._queue = UnrollQueue(config.training.batch_size)

@@ -24,7 +24,7 @@ from visr.cluster.all_reduce import AllReduce
 from visr.config import RunConfig
 from visr.training import devices
 from visr.training.actor import Actor
-from visr.training.actor_pool import group_sizes, spec_of
+from visr.training.actor_pool import group_sizes
 from visr.training.batch_queue import BatchQueue
 from visr.training.learner import within
 from visr.training.loop import new_agent, new_learner, total_updates
@@ -65,7 +65,7 @@ class ActorWorker(Worker):
         config = self._config
         set_up_torch(config)
         env = envs.make_vec(config, group_sizes(config)[self._group])
-        agent = devices.prepared(registry.new(config.agent, spec_of(env)), config.training)
+        agent = devices.prepared(registry.new(config.agent, envs.spec(config)), config.training)
         self._psi, self._actor = agent.psi, Actor(config, env, agent, self._seed)
         return self._actor.can_checkpoint_envs
 
@@ -112,8 +112,7 @@ class LearnerWorker(Worker):
         if address_of_first is not None:
             on_gpu = config.cluster.gpus_per_learner > 0
             all_reduce = AllReduce(address_of_first, self._rank, num_learners, on_gpu)
-        spec = spec_of(envs.make_vec(config, 1))
-        self._agent = devices.prepared(new_agent(config, spec), config.training)
+        self._agent = devices.prepared(new_agent(config), config.training)
         self._learner = new_learner(config, self._agent, all_reduce)
         size, total = config.training.batch_size, total_updates(config)
         self._batches = BatchQueue(self._learner, size, total, self._rank, num_learners)
@@ -157,8 +156,7 @@ class OnlineEvaluationWorker(Worker):
     def prepare(self) -> bool:
         """Build the environments; returns whether a checkpoint can contain their state."""
         set_up_torch(self._config)
-        spec = spec_of(envs.make_vec(self._config, 1))
-        agent = devices.prepared(new_agent(self._config, spec), self._config.training)
+        agent = devices.prepared(new_agent(self._config), self._config.training)
         self._agent = agent.requires_grad_(False)
         self._online = OnlineEvaluation(self._config, self._agent)
         return self._online.actor.can_checkpoint_envs

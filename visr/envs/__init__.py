@@ -10,13 +10,14 @@ from gymnasium.vector import VectorEnv
 
 from visr.config.fields import GRID, MINATAR
 from visr.errors import UserError
+from visr.types import EnvSpec
 
 if TYPE_CHECKING:
     from visr.config.fields import RunConfig
     from visr.envs.grid.world import GridWorld
     from visr.envs.spaces import SpaceCodec
 
-__all__ = ["exact_model", "list_envs", "make_vec", "space_codec"]
+__all__ = ["exact_model", "list_envs", "make_vec", "space_codec", "spec"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -95,6 +96,15 @@ def exact_model(config: RunConfig) -> GridWorld | None:
     from visr.envs.grid.world import GridWorld
 
     return GridWorld.from_config(config.grid)
+
+
+def spec(config: RunConfig) -> EnvSpec:
+    """The spaces of one environment."""
+    env = make_vec(config, 1)
+    try:
+        return EnvSpec(env.single_observation_space, int(env.single_action_space.n))  # pyright: ignore
+    finally:
+        env.close()
 
 
 def space_codec(config: RunConfig) -> SpaceCodec:

@@ -35,7 +35,6 @@ from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import devices, driver
-from visr.training.actor_pool import spec_of
 from visr.training.driver import Every, Hooks
 from visr.training.learner import within
 from visr.training.loop import new_agent
@@ -117,7 +116,7 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
         job, before = _Job.load(run), FinetuneResult.load(run).before
         config, settings = job.config, job.plan.settings
         _require_reward(config, job.task)
-        spec = spec_of(envs.make_vec(config, 1))
+        spec = envs.spec(config)
         agent = registry.new_visr(config.agent, spec).requires_grad_(False)
         agent = devices.prepared(agent, config.training)
         check_free_steps(agent, settings)

@@ -21,7 +21,7 @@ from visr.training import devices
 from visr.training.actor import Actor
 from visr.training.batch_queue import concatenate
 from visr.training.learner import within
-from visr.training.progress import Round
+from visr.training.loop import Round
 from visr.training.replay import ReplayBuffer
 from visr.types import EnvSpec, Unroll
 

@@ -1,8 +1,8 @@
-"""A pool of actors: groups of environments that act in one process."""
+"""Actor pools: the actors of one process, in groups of environments."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from torch import Tensor
@@ -13,40 +13,10 @@ from visr.config.fields import RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.training.actor import Actor
 from visr.training.learner import within
-from visr.types import EnvSpec, Unroll
+from visr.types import Unroll
 
-
-class ActorPool(Protocol):
-    """What the loop needs from actors in any process."""
-
-    @property
-    def can_checkpoint_envs(self) -> bool:
-        """Whether the environments' state can be saved and restored."""
-        ...
-
-    def begin(self, psi: SuccessorFeatures) -> None:
-        """Copy these weights and, in another process, start acting."""
-        ...
-
-    def collect(self) -> list[Unroll]:
-        """One unroll of every group."""
-        ...
-
-    def reset_unsaveable_envs(self, num_steps: int) -> None:
-        """Start new episodes in environments whose state cannot be saved."""
-        ...
-
-    def state(self) -> dict[str, Tensor]:
-        """Every tensor that decides the next unrolls, except the weights."""
-        ...
-
-    def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
-        """The inverse of `state`."""
-        ...
-
-    def close(self) -> None:
-        """End the child process, if there is one."""
-        ...
+if TYPE_CHECKING:
+    from visr.training.remote_actor_pool import RemoteActorPool
 
 
 class LocalActorPool:
@@ -96,7 +66,9 @@ class LocalActorPool:
         """Nothing to close."""
 
 
-def make_actor_pools(config: RunConfig, agent: Agent, num_processes: int) -> list[ActorPool]:
+def make_actor_pools(
+    config: RunConfig, agent: Agent, num_processes: int
+) -> list[LocalActorPool | RemoteActorPool]:
     """Pools for all groups, in order: the first group acts in this process, the others in children."""
     groups = list(range(config.training.num_actor_groups))
     if num_processes == 1 or len(groups) == 1:
@@ -104,7 +76,7 @@ def make_actor_pools(config: RunConfig, agent: Agent, num_processes: int) -> lis
     from visr.training.remote_actor_pool import RemoteActorPool
 
     shares = [s.tolist() for s in np.array_split(groups[1:], num_processes - 1) if len(s)]
-    remote: list[ActorPool] = [RemoteActorPool(config, share) for share in shares]
+    remote = [RemoteActorPool(config, share) for share in shares]
     return [LocalActorPool(config, groups[:1], agent), *remote]
 
 
@@ -119,8 +91,3 @@ def group_seeds(config: RunConfig) -> list[int]:
     """A seed per group; it does not depend on the group's process."""
     sequence = np.random.SeedSequence([config.training.seed, 1])
     return [int(s) for s in sequence.generate_state(config.training.num_actor_groups)]
-
-
-def spec_of(env: Any) -> EnvSpec:
-    """The spaces of one environment of a vector."""
-    return EnvSpec(env.single_observation_space, int(env.single_action_space.n))

@@ -28,7 +28,7 @@ def device(name: str) -> torch.device:
         torch.zeros(1, device=chosen).item()  # the device `meta` has tensors without values
     except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
         raise UserError(
-            f"device = {short_repr(name)} is not to be had here; use cpu, or auto for whatever there is."
+            f"device = {short_repr(name)} is not available here; use cpu or auto."
         ) from error
     return chosen
 

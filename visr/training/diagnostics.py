@@ -1,4 +1,4 @@
-"""What goes wrong in the numbers of a run: how it shows, from where on it is certain, and the way out."""
+"""Problems that the metrics of a run reveal: the evidence, the threshold and the advice."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from visr.config.fields import AgentConfig
 from visr.errors import UserError
 
 PATIENCE = 10
-"""Rows of metrics in a row that must show the same trouble: the first of a run may, for good reasons."""
+"""Consecutive rows of metrics that must show a problem; the first rows of a healthy run may show it, too."""
 
 COLLAPSED = 0.999
-"""Length of phi's mean. The rest of phi, all that tells states apart, is then 0.045 long (root mean square),
-and so is the deviation of log q. Healthy runs here began at 0.80 or less and later stayed below 0.35; one
-that had collapsed stood at 0.99999."""
+"""Length of phi's mean. The part of phi that differs between states then has length 0.045 (root mean
+square), and so has the standard deviation of log q. Healthy runs started at 0.80 or less and later stayed
+below 0.35; a collapsed one was at 0.99999."""
 
 DEAD = 1e-5
-"""psi's deviation over the states of an unroll, as a share of its size. One whose units are all dead has
-none but what rounding leaves, below 1e-6."""
+"""psi's deviation over the states of an unroll, as a share of its size. If all units are dead, only rounding
+is left, below 1e-6."""
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that more training will not mend."""
+    """A problem that more training will not solve."""
 
     name: str
     """For the progress display."""
@@ -36,9 +36,9 @@ class Trouble:
 
 
 def trouble(config: AgentConfig, metrics: Mapping[str, float]) -> Trouble | None:
-    """What one row of metrics gives away, if anything."""
+    """The problem that one row of metrics shows, if any."""
     concentration = metrics.get("feature_concentration", 0.0)
-    if _has_unit_features(config) and concentration > COLLAPSED:
+    if _learns_unit_features(config) and concentration > COLLAPSED:
         return Trouble(
             "phi has collapsed",
             f"phi is nearly the same in all states (the length of its mean is {concentration:.5f})",
@@ -62,31 +62,31 @@ def trouble(config: AgentConfig, metrics: Mapping[str, float]) -> Trouble | None
 
 
 def largest_error(config: AgentConfig) -> float:
-    """(2 / (1 - gamma))^2: no discounted sum of cumulants of length 1 is longer than 1 / (1 - gamma), and
-    so no two such sums are further apart; no bound where cumulants have none.
+    """(2 / (1 - gamma))^2: a discounted sum of cumulants of length 1 has at most length 1 / (1 - gamma), so
+    two of them differ by at most twice that; infinite where cumulants are not bounded.
     """
-    bounded = config.algorithm in ("nsq", "pos-nsq") or _has_unit_features(config)
-    if not bounded or config.bonus != "none":
+    is_bounded = config.algorithm in ("nsq", "pos-nsq") or _learns_unit_features(config)
+    if not is_bounded or config.bonus != "none":
         return math.inf
     return (1 + config.value_weight) * (2 / (1 - config.gamma)) ** 2
 
 
-def _has_unit_features(config: AgentConfig) -> bool:
-    """Whether the cumulant is a phi of unit length that learns, so that it could be otherwise."""
-    learns = config.algorithm == "visr" and config.features == "learned"
-    return learns and config.objective == "visr"
+def _learns_unit_features(config: AgentConfig) -> bool:
+    """Whether the cumulant is a learned phi of unit length."""
+    is_learned = config.algorithm == "visr" and config.features == "learned"
+    return is_learned and config.objective == "visr"
 
 
 def refuse_non_finite(tensors: Mapping[str, Tensor], num_steps: int) -> None:
-    """A checkpoint must not replace a good one if numbers in it are none."""
+    """Refuse to save a checkpoint that contains NaN or inf."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             raise UserError(diverged(num_steps, name, "not finite"))
 
 
-def diverged(num_steps: int, name: str, what: str) -> str:
-    """The sentence for numbers that are none."""
+def diverged(num_steps: int, name: str, value: str) -> str:
+    """The sentence for metrics or weights that are not finite."""
     return (
-        f"Training diverged before step {num_steps:,}: {name} is {what}; "
+        f"Training diverged before step {num_steps:,}: {name} is {value}; "
         "the last checkpoint is kept, so start again with lower learning rates."
     )

@@ -17,10 +17,10 @@ from visr.storage.files import write_tensors, writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows, truncate_after
 from visr.training import checkpoint
+from visr.training.loop import Round
 from visr.training.progress import (
     LostProgress,
     Observer,
-    Round,
     Status,
     Stopped,
     stop_requests,

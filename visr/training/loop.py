@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -15,14 +15,24 @@ from visr.agents.base import Agent
 from visr.config.fields import RunConfig
 from visr.ops.rng import derived
 from visr.training import devices
-from visr.training.actor_pool import make_actor_pools, spec_of
+from visr.training.actor_pool import make_actor_pools
 from visr.training.batch_queue import BatchQueue
 from visr.training.learner import Learner, Reducer, within
-from visr.training.progress import Round
 from visr.types import EnvSpec
 
 if TYPE_CHECKING:
     from visr.training.online_evaluation import OnlineEvaluation
+
+
+class Round(NamedTuple):
+    """One round of acting and learning."""
+
+    num_updates: int
+    """Updates made in the run so far."""
+    metrics: Sequence[Mapping[str, SupportsFloat]]
+    """The metrics of every update of this round."""
+    note: str = ""
+    """What the job is doing while no step is counted."""
 
 
 class Loop:
@@ -39,13 +49,11 @@ class Loop:
     def __init__(self, config: RunConfig, num_processes: int | None = None) -> None:
         devices.keep_freed_memory()
         self.config = config
-        self.spec = spec_of(envs.make_vec(config, 1))
-        self.agent = devices.prepared(new_agent(config, self.spec), config.training)
+        self.agent = devices.prepared(new_agent(config), config.training)
         self.learner = new_learner(config, self.agent)
         num_processes = num_processes or config.training.num_processes
         self.actor_pools = make_actor_pools(config, self.agent, num_processes)
-        rewarded = config.training.num_rewarded_envs
-        self.online = _online_evaluation(config, self.agent) if rewarded else None
+        self.online = _online_evaluation(config, self.agent)
         self.num_collected_steps = 0
         self._batches = BatchQueue(self.learner, config.training.batch_size, total_updates(config))
 
@@ -130,11 +138,20 @@ class Loop:
             self.online.reset_unsaveable_envs(self.num_collected_steps)
 
 
-def new_agent(config: RunConfig, spec: EnvSpec) -> Agent:
-    """An agent whose initial weights depend on nothing but the seed."""
-    seed = derived(config.training.seed, 0)
+def _online_evaluation(config: RunConfig, agent: Agent) -> OnlineEvaluation | None:
+    """The environments with rewards, if the run has any."""
+    if not config.training.num_rewarded_envs:
+        return None
+    from visr.training.online_evaluation import OnlineEvaluation
+
+    return OnlineEvaluation(config, agent)
+
+
+def new_agent(config: RunConfig, spec: EnvSpec | None = None) -> Agent:
+    """An agent whose initial weights depend on nothing but the seed; by default for the run's spaces."""
+    spec = spec or envs.spec(config)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(derived(config.training.seed, 0))
         return registry.new(config.agent, spec)
 
 
@@ -165,9 +182,3 @@ def updates_until(config: RunConfig, num_steps: int) -> int:
 def steps_after(config: RunConfig, num_updates: int) -> int:
     """Steps that the learner has consumed after `num_updates`."""
     return num_updates * config.training.batch_size * config.training.unroll_length
-
-
-def _online_evaluation(config: RunConfig, agent: Agent) -> OnlineEvaluation:
-    from visr.training.online_evaluation import OnlineEvaluation  # only some runs have one
-
-    return OnlineEvaluation(config, agent)

@@ -1,25 +1,13 @@
-"""Progress of a long job: what a round reports, what a display shows, requests to stop."""
+"""Progress of a long job: what a display shows, and requests to stop."""
 
 from __future__ import annotations
 
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import NamedTuple, SupportsFloat
-
-
-class Round(NamedTuple):
-    """One round of acting and learning."""
-
-    num_updates: int
-    """Updates made in the run so far."""
-    metrics: Sequence[Mapping[str, SupportsFloat]]
-    """The metrics of every update of this round."""
-    note: str = ""
-    """What the job is doing while no step is counted."""
 
 
 class LostProgress(Exception):

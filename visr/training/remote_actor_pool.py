@@ -1,4 +1,4 @@
-"""Actors in a child process, which has its own interpreter lock; messages are safetensors over two pipes."""
+"""An actor pool in a child process, with its own interpreter lock."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks.successor import SuccessorFeatures
 from visr.training import devices
-from visr.training.actor_pool import LocalActorPool, spec_of
+from visr.training.actor_pool import LocalActorPool
 from visr.training.learner import within
 from visr.types import Unroll
 
 
 class RemoteActorPool:
-    """Actors in a child process; messages are safetensors over two pipes, nothing is pickled."""
+    """The methods of `LocalActorPool`, sent as safetensors over two pipes; nothing is pickled."""
 
     def __init__(self, config: RunConfig, groups: list[int]) -> None:
         environment = {
@@ -106,6 +106,9 @@ class RemoteActorPool:
         return message, tensors
 
 
+# ---------------------------------------------------------------------------------- messages
+
+
 def send(
     pipe: IO[bytes], message: dict[str, Any], tensors: dict[str, Tensor] | None = None
 ) -> None:
@@ -135,7 +138,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     try:
         message, _ = receive(requests)
         config = configuration.from_dict(message["config"])
-        spec = spec_of(envs.make_vec(config, 1))
+        spec = envs.spec(config)
         agent = devices.prepared(registry.new(config.agent, spec), config.training)
         pool = LocalActorPool(config, message["groups"], agent)
         while True:

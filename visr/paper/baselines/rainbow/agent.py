@@ -21,9 +21,8 @@ from visr.paper.baselines.rainbow.network import DuelingDistribution, new_networ
 from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch, PrioritisedReplay
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint, devices
-from visr.training.actor_pool import spec_of
 from visr.training.learner import load_moments, moments, within
-from visr.training.progress import Round
+from visr.training.loop import Round
 
 _MAX_REPLAY_BYTES = 4 * 10**9
 """For observations: 140,000 steps of Atari, a million of MinAtar."""
@@ -50,7 +49,7 @@ class Rainbow:
         self._rainbow = rainbow or rainbow_config(config)
         self._env = envs.make_vec(config, 1)
         self._life_loss_terminates = config.life_loss_terminates
-        self.learner = RainbowLearner(new_network(config, spec_of(self._env)), self._rainbow)
+        self.learner = RainbowLearner(new_network(config, envs.spec(config)), self._rainbow)
         self._network = self.learner.network
         self._rng = torch.Generator().manual_seed(derived(self._seed, 2))
         self.num_steps = 0
@@ -257,7 +256,7 @@ def load(run: RunDir, config: RunConfig) -> tuple[Callable[[NDArray], NDArray[np
     if not finished.exists():
         raise UserError(f"{run.path} has not finished its training; train it to the end first.")
     env = envs.make_vec(config, 1)
-    network = new_network(config, spec_of(env)).eval()
+    network = new_network(config, envs.spec(config)).eval()
     env.close()
     tensors, _ = checkpoint.load(finished)
     with checkpoint.refuse_mismatch(finished):
