@@ -10,7 +10,7 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Game:
-    """One line of `data/atari57.csv`, whose sources `data/README.md` names."""
+    """One row of `data/atari57.csv`; `data/README.md` names its sources."""
 
     name: str
     """The ROM's name, such as `up_n_down`."""
@@ -25,7 +25,7 @@ class Game:
     in_47: bool
     """One of the 47 games shared with Burda et al. (2018): a reconstruction."""
     num_actions: int
-    """Actions that the game itself knows."""
+    """Size of the game's minimal action set."""
 
 
 @functools.cache
@@ -47,34 +47,31 @@ def all_games() -> tuple[Game, ...]:
 
 
 @dataclass(frozen=True)
-class Subset:
-    """Games that a published table speaks of together."""
+class GameSet:
+    """Games that a table aggregates together."""
 
     key: str
     """As in `data/paper_table.csv`."""
     title: str
-    source: str
-    games: tuple[Game, ...]
+    games: tuple[str, ...]
+    """Environment ids."""
     note: str = ""
-    """What to know before comparing."""
 
 
 @functools.cache
-def subsets() -> tuple[Subset, ...]:
+def game_sets() -> tuple[GameSet, ...]:
     """The paper's three sets of games, in its order."""
     every = all_games()
-    rebuilt = (
+    note = (
         "The list of 47 games was never published; this one is a reconstruction: the 49 games of "
         "Mnih et al. (2015) without Hero and Video Pinball."
     )
+    in_26, in_47 = ([g.id for g in every if g.in_26], [g.id for g in every if g.in_47])
     return (
-        Subset("26_kaiser", "26 games", "Kaiser et al., 2019", tuple(g for g in every if g.in_26)),
-        Subset(
-            "47_burda", "47 games (reconstructed)", "Burda et al., 2018",
-            tuple(g for g in every if g.in_47), rebuilt,
-        ),
-        Subset("57_full", "57 games", "all of them", every),
-    )  # fmt: skip
+        GameSet("26_kaiser", "26 games", tuple(in_26)),
+        GameSet("47_burda", "47 games (reconstructed)", tuple(in_47), note),
+        GameSet("57_full", "57 games", tuple(game.id for game in every)),
+    )
 
 
 def by_id(id: str) -> Game | None:

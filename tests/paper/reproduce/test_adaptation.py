@@ -11,9 +11,10 @@ import pytest
 from visr import api
 from visr.cli import main
 from visr.errors import UserError
-from visr.paper.reproduce import adaptation, agents, plan
+from visr.paper.reproduce import adaptation, agents, jobs, plan
 from visr.paper.reproduce.ledger import Ledger
 from visr.paper.reproduce.plan import Counts
+from visr.paper.reproduce.runner import instructions
 from visr.paper.suite import read as suite_read
 from visr.paper.suite import rows
 from visr.report import read
@@ -21,15 +22,25 @@ from visr.storage.files import read_json
 from visr.storage.run_dir import RunDir
 
 STEPS, TRIALS, FREE = 3_000, 2, 5_000
+PLAN = plan.make(
+    "beyond",
+    only=["visr", "visr-plus"],
+    chosen_games=["breakout"],
+    seeds=[0],
+    num_steps=5_000,
+    counts=Counts(STEPS, 0, TRIALS, FREE),
+)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The finished jobs of two agents, run in this process."""
     out = tmp_path_factory.mktemp("beyond") / "out"
-    arguments = ["reproduce", "beyond", "--games", "breakout", "--only", "visr", "visr-plus"]
-    arguments += ["--seeds", "0", "--num-steps", "5000", "--rewarded-steps", str(STEPS)]
-    arguments += ["--free-steps", str(FREE)]
-    assert main([*arguments, "--trials", str(TRIALS), "--out", str(out), "--jobs", "2"]) == 0
+    ledger = Ledger(out)
+    ledger.add(PLAN)
+    for job in PLAN.jobs:
+        jobs.run(json.loads(json.dumps(instructions(job, out))))
+        ledger.change(job, state="done")
     return out
 
 
@@ -128,22 +139,14 @@ def test_a_damaged_fine_tuning_says_how_to_repeat_it(done: Path, again: RunDir):
 
 
 def test_a_missing_result_makes_its_job_pending(done: Path):
-    jobs = plan.make(
-        "beyond",
-        only=["visr"],
-        chosen_games=["breakout"],
-        seeds=[0],
-        num_steps=5_000,
-        counts=Counts(STEPS, 0, TRIALS, FREE),
-    )
     run, ledger = run_of(done, "visr"), Ledger(done)
     kept = run.adapted.read_bytes()
-    ledger.add(jobs)
-    assert [ledger.state(job) for job in jobs.jobs] == ["done"] * 3
+    ledger.add(PLAN)
+    assert [ledger.state(job) for job in PLAN.jobs] == ["done"] * 6
     run.adapted.unlink()
     try:
-        ledger.add(jobs)
-        assert [ledger.state(job) for job in jobs.jobs] == ["done", "done", "pending"]
+        ledger.add(PLAN)
+        assert [ledger.state(job) for job in PLAN.jobs][:3] == ["done", "done", "pending"]
     finally:
         run.adapted.write_bytes(kept)
 
@@ -169,7 +172,6 @@ def test_a_too_large_return_in_online_csv_is_reported_as_damage(tmp_path: Path):
 def test_the_report_of_the_run_shows_every_way(done: Path, tmp_path: Path):
     assert main(["report", str(run_of(done, "visr").path), "--out", str(tmp_path / "report")]) == 0
     page = next((tmp_path / "report").glob("*.html")).read_text()
-    assert "Otherwise spent" in page
     assert "<bdi>from scratch</bdi>" in page
 
 

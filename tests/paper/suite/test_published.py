@@ -15,18 +15,18 @@ from visr import atari_games
 from visr.paper.suite import published, statistics
 
 
-def test_subsets_have_as_many_games_as_their_names_say():
-    assert [len(subset.games) for subset in atari_games.subsets()] == [26, 47, 57]
+def test_game_sets_have_as_many_games_as_their_names_say():
+    assert [len(games.games) for games in atari_games.game_sets()] == [26, 47, 57]
 
 
 def test_the_47_games_are_called_a_reconstruction():
-    (subset,) = [s for s in atari_games.subsets() if s.key == "47_burda"]
-    assert "reconstruct" in subset.title
-    assert "reconstruction" in subset.note
+    (games,) = [g for g in atari_games.game_sets() if g.key == "47_burda"]
+    assert "reconstruct" in games.title
+    assert "reconstruction" in games.note
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "subset", "num_games", "mean", "median"),
+    ("algorithm", "game_set", "num_games", "mean", "median"),
     [
         ("SimPLe", "26_kaiser", 26, 33.20, 13.41),
         ("SimPLe best of two", "26_kaiser", 26, 44.27, 14.36),
@@ -35,13 +35,13 @@ def test_the_47_games_are_called_a_reconstruction():
     ],
 )
 def test_published_scores_of_games_give_the_published_aggregates(
-    algorithm: str, subset: str, num_games: int, mean: float | None, median: float | None
+    algorithm: str, game_set: str, num_games: int, mean: float | None, median: float | None
 ):
     with open(Path(__file__).with_name("published_scores.csv"), encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["algorithm"] == algorithm]
     scores = {row["game"]: float(row["score"]) for row in rows}
-    (chosen,) = [s for s in atari_games.subsets() if s.key == subset]
-    games = [game for game in chosen.games if game.name in scores]
+    (chosen,) = [games for games in atari_games.game_sets() if games.key == game_set]
+    games = [g for g in atari_games.all_games() if g.id in chosen.games and g.name in scores]
     found = statistics.aggregate(
         {g.name: {0: atari_games.human_normalised(scores[g.name], g)} for g in games}
     )

@@ -52,7 +52,7 @@ def test_every_published_number_is_printed_exactly(atari: Path):
                 assert number.replace("-", minus) in text
     cells = {row.cells[0]: row.cells[1:] for row in appendix.rows}
     for row in published.paper_table():
-        place = [subset.key for subset in atari_games.subsets()].index(row.subset) * 5
+        place = [games.key for games in atari_games.game_sets()].index(row.subset) * 5
         if row.median:
             std = row.median_std.replace("unknown(?)", "?")
             assert cells[row.name][place] == f"{row.median} ± {std}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Annotated
 
 import tyro
@@ -17,11 +19,12 @@ from visr.commands import options, output
 from visr.errors import UserError, needing
 from visr.paper.reproduce import plan
 from visr.paper.reproduce.agents import Way
-from visr.paper.reproduce.ledger import Ledger, locked
-from visr.paper.reproduce.progress import progress
-from visr.paper.reproduce.runner import Runner
+from visr.paper.reproduce.ledger import Ledger, Row, locked, new_row
+from visr.paper.reproduce.runner import Attempt, Observer, Runner, run_on_ray, steps_done
 
 _MOST_FREE_STEPS = 5_000_000
+_INTERVAL = 1.0
+"""Seconds between readings of the jobs' files."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +86,19 @@ def run(args: list[str]) -> int:
         _show_plan(wanted, ledger, chosen)
         return 0
     if chosen.cluster is not None:
-        _ray().check(chosen.cluster)
+        with needing("ray", "cluster"):
+            from visr.cluster import session
+        session.check(chosen.cluster)
     Ledger(out)  # refuse a damaged ledger before anything is written
     with locked(out) as lock, _sigterm_as_keyboard_interrupt():
         ledger = Ledger(out)
         ledger.add(wanted)
         try:
-            with progress(wanted, ledger) as observe:
+            with _progress(wanted, ledger) as observe:
                 if chosen.cluster is None:
                     Runner(wanted, ledger, lock, chosen.jobs).run(observe)
                 else:
-                    _ray().run(
+                    run_on_ray(
                         wanted, ledger, chosen.cluster, chosen.jobs, lambda row: observe([], row)
                     )
         except KeyboardInterrupt as stop:
@@ -104,12 +109,6 @@ def run(args: list[str]) -> int:
             )
             return 128 + int(number)
     return _show_result(wanted, ledger, chosen)
-
-
-def _ray() -> ModuleType:
-    with needing("ray", "cluster"):
-        from visr.paper.reproduce import ray_runner
-    return ray_runner
 
 
 def _plan(chosen: Options) -> plan.Plan:
@@ -156,48 +155,79 @@ def _sigterm_as_keyboard_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
+@contextlib.contextmanager
+def _progress(wanted: plan.Plan, ledger: Ledger) -> Iterator[Observer]:
+    """An observer for the runner that shows which jobs start, run and end."""
+    if not sys.stderr.isatty():
+        yield _print_ended
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=2) as bars:
+        whole = bars.add_task(
+            "[bold]plan", total=sum(job.num_steps for job in wanted.jobs), note=""
+        )
+        lines: dict[str, TaskID] = {}
+        last_update = 0.0
+
+        def observe(attempts: list[Attempt], ended: Row | None) -> None:
+            nonlocal last_update
+            if ended is None and time.monotonic() - last_update < _INTERVAL:
+                return
+            last_update = time.monotonic()
+            done = [job for job in wanted.jobs if ledger.state(job) == "done"]
+            steps = sum(job.num_steps for job in done)
+            for id in set(lines) - {attempt.job.id for attempt in attempts}:
+                bars.remove_task(lines.pop(id))
+            for job in (attempt.job for attempt in attempts):
+                completed = steps_done(ledger.directory, job) if job.phase == "train" else 0
+                steps += completed
+                if job.id not in lines:
+                    lines[job.id] = bars.add_task(job.id, total=job.num_steps, note="")
+                bars.update(lines[job.id], completed=completed)
+            bars.update(whole, completed=steps, note=f"{len(done)} of {len(wanted.jobs)} jobs")
+
+        yield observe
+
+
+def _print_ended(_attempts: list[Attempt], ended: Row | None) -> None:
+    if ended is not None:
+        output.say(f"{ended.job}: {ended.state} after {ended.seconds:,.0f} s")
+
+
 def _show_plan(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> None:
     seconds = ledger.seconds_left(wanted)
     known = {agent: time for agent, time in seconds.items() if time is not None}
     total = sum(known.values()) / chosen.jobs if len(known) == len(seconds) else None
-    if chosen.json:
-        output.emit(
-            {
-                "suite": wanted.suite,
-                "out": str(ledger.directory),
-                "jobs": [
-                    {
-                        "job": job.id,
-                        "agent": job.agent,
-                        "game": job.game,
-                        "seed": job.seed,
-                        "phase": job.phase,
-                        "num_steps": job.num_steps,
-                        "config_hash": job.config_hash,
-                        "state": ledger.state(job),
-                    }
-                    for job in wanted.jobs
-                ],
-                "seconds_by_agent": known,
-                "speed_from": {a: "recorded" if a in known else "not known yet" for a in seconds},
-                "seconds": total,
-            }
-        )
-        return
-    output.table(
-        f"{wanted.suite}: {_counted(wanted.jobs, 'job')}, {_counted({j.game for j in wanted.jobs}, 'game')}, "
-        f"seeds {', '.join(map(str, dict.fromkeys(j.seed for j in wanted.jobs)))}, in {ledger.directory}",
+    jobs = [vars(ledger.rows.get(job.id, new_row(job))) for job in wanted.jobs]
+    columns = ("job", "agent", "game", "seed", "phase", "num_steps", "config_hash", "state")
+    result = {
+        "suite": wanted.suite,
+        "out": str(ledger.directory),
+        "jobs": [{name: job[name] for name in columns} for job in jobs],
+        "seconds_by_agent": known,
+        "speed_from": {a: "recorded" if a in known else "not known yet" for a in seconds},
+        "seconds": total,
+    }
+    num_games = len({job.game for job in wanted.jobs})
+    seeds = ", ".join(map(str, dict.fromkeys(job.seed for job in wanted.jobs)))
+    time_left = "not known yet" if total is None else f"about {_hours(total)}"
+    output.show(
+        result,
+        chosen.json,
+        f"{wanted.suite} in {ledger.directory}: jobs: {len(jobs)}, games: {num_games}, seeds: {seeds}",
         [_plan_row(wanted, agent, ledger, known.get(agent)) for agent in seconds],
-        header=("agent", "steps a run", "runs", "jobs left", "time on one core"),
+        ("agent", "steps a run", "runs", "jobs left", "time on one core"),
+        remarks=[f"Time left with --jobs {chosen.jobs}: {time_left}."],
     )
-    if total is None:
-        print("Times are known once a job of the agent is done: the ledger then has its speed.")
-    else:
-        print(f"about {duration(total)} with --jobs {chosen.jobs}")
-
-
-def _counted(things: Collection[object], word: str) -> str:
-    return f"{len(things)} {word}{'' if len(things) == 1 else 's'}"
 
 
 def _plan_row(
@@ -210,8 +240,12 @@ def _plan_row(
         f"{trainings[0].num_steps:,}",
         f"{len(trainings)}",
         f"{sum(ledger.state(job) != 'done' for job in jobs)}",
-        "not known yet" if seconds is None else duration(seconds),
+        "not known yet" if seconds is None else _hours(seconds),
     )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:,.2g} h" if seconds < 360_000 else f"{seconds / 3600:,.0f} h"
 
 
 def _show_result(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> int:
@@ -237,11 +271,3 @@ def _show_result(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> int:
         return 0
     output.say("Run the same command again to retry the jobs that are not done.")
     return 1
-
-
-def duration(seconds: float) -> str:
-    """A time as text: 40 s, 12 min, 3.4 h, 5.1 days."""
-    for limit, size, unit in ((90, 1, "s"), (5400, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / size:.0f} {unit}" if unit != "h" else f"{seconds / size:.1f} {unit}"
-    return f"{seconds / 86_400:,.1f} days"

@@ -24,17 +24,17 @@ from visr.training.progress import Stopped
 _LOCK_TIMEOUT = 15.0
 
 
-def run(told: dict[str, Any]) -> None:
+def run(arguments: dict[str, Any]) -> None:
     """Train, evaluate or adapt, as `runner.instructions` says; continue what was started before."""
-    directory = RunDir(told["run"])
-    if told["phase"] == "train":
-        train(directory, configuration.from_dict(told["config"]), told["job"])
-    elif told["phase"] == "evaluate":
-        evaluate(directory, Counts(**told["counts"]))
+    directory = RunDir(arguments["run"])
+    if arguments["phase"] == "train":
+        train(directory, configuration.from_dict(arguments["config"]), arguments["job"])
+    elif arguments["phase"] == "evaluate":
+        evaluate(directory, Counts(**arguments["counts"]))
     else:
         from visr.paper.reproduce import adaptation
 
-        adaptation.adapt(directory, told["ways"], Counts(**told["counts"]))
+        adaptation.adapt(directory, arguments["ways"], Counts(**arguments["counts"]))
 
 
 def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
@@ -82,10 +82,10 @@ def _exit_when_input_closes() -> None:
 
 
 def _main() -> int:
-    told = json.loads(sys.stdin.buffer.readline())
+    arguments = json.loads(sys.stdin.buffer.readline())
     _exit_when_input_closes()
     try:
-        run(told)
+        run(arguments)
     except UserError as error:
         print(error, file=sys.stderr)
         return 2

@@ -63,7 +63,7 @@ class Ledger:
         for job in plan.jobs:
             known = self.rows.get(job.id)
             if known is None:
-                self.rows[job.id] = _new_row(job)
+                self.rows[job.id] = new_row(job)
             elif known.state in ("running", "failed") or self._is_lost(job):
                 # no process runs it any more: this one holds the lock
                 self.rows[job.id] = replace(known, state="pending")
@@ -139,7 +139,8 @@ class Ledger:
         write_bytes(self._file, text.getvalue().encode())
 
 
-def _new_row(job: Job) -> Row:
+def new_row(job: Job) -> Row:
+    """The row of a job that was not started."""
     return Row(
         job=job.id,
         agent=job.agent,

@@ -1,4 +1,4 @@
-"""Run a plan on this machine: some jobs at a time, each in its own process, each recorded in the ledger."""
+"""Run the jobs of a plan, on this machine or on a Ray cluster, and record each in the ledger."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from visr import config as configuration
 from visr.errors import UserError
 from visr.paper.reproduce.ledger import Ledger, Row
-from visr.paper.reproduce.plan import Job, Plan
+from visr.paper.reproduce.plan import Job, Phase, Plan
 from visr.storage import safe_open
 from visr.storage.files import writing
 from visr.storage.run_dir import RunDir
@@ -44,7 +44,7 @@ Observer = Callable[[list[Attempt], Row | None], None]
 
 
 class Runner:
-    """Runs pending jobs until none is left; a job that fails does not stop the others."""
+    """Runs each job in a process of its own on this machine; a job that fails does not stop the others."""
 
     def __init__(self, plan: Plan, ledger: Ledger, lock: int, num_jobs: int) -> None:
         self._plan, self._ledger, self._lock, self._num_jobs = plan, ledger, lock, num_jobs
@@ -124,6 +124,39 @@ class Runner:
             self._ledger.change(attempt.job, state="pending", seconds=round(seconds, 1))
 
 
+def run_on_ray(
+    plan: Plan, ledger: Ledger, where: str, num_jobs: int, note: Callable[[Row], None]
+) -> None:
+    """Run each job as a Ray task, one phase after another; a job that fails does not stop the others.
+
+    Nodes must share the file system of the plan's directory. A job whose node is lost runs again on another
+    node and resumes from its checkpoint.
+    """
+    from visr.cluster import jobs as tasks
+    from visr.cluster import session
+    from visr.paper.reproduce import jobs
+
+    out = Path(ledger.directory).resolve()
+    with session.joined(where, session.Needs(num_cpus=num_jobs)):
+        for phase in get_args(Phase):
+            ready = [job for job in plan.jobs if job.phase == phase and ledger.is_ready(job)]
+            for job in ready:
+                attempts = ledger.rows[job.id].attempts + 1
+                ledger.change(job, state="running", attempts=attempts, error="")
+            started, left = time.monotonic(), {str(out / job.run): job for job in ready}
+            try:
+                for outcome in tasks.run_all([instructions(job, out) for job in ready], jobs.run):
+                    state = "failed" if outcome.error else "done"
+                    seconds = round(
+                        time.monotonic() - started, 1
+                    )  # includes waiting for a free CPU
+                    columns = {"state": state, "seconds": seconds, "error": outcome.error[:500]}
+                    note(ledger.change(left.pop(outcome.job["run"]), **columns))
+            finally:
+                for job in left.values():
+                    ledger.change(job, state="pending")
+
+
 def instructions(job: Job, out: Path) -> dict[str, Any]:
     """The JSON-able arguments of `jobs.run`."""
     return {
@@ -143,7 +176,7 @@ def instructions(job: Job, out: Path) -> dict[str, Any]:
     }
 
 
-def _start_process(told: dict[str, Any], stderr: int, lock: int) -> subprocess.Popen[bytes]:
+def _start_process(arguments: dict[str, Any], stderr: int, lock: int) -> subprocess.Popen[bytes]:
     """A process that runs one job; it exits when its input is closed."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
@@ -157,7 +190,7 @@ def _start_process(told: dict[str, Any], stderr: int, lock: int) -> subprocess.P
     )
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it exited at once; its exit code says why
-        process.stdin.write(json.dumps(told).encode() + b"\n")
+        process.stdin.write(json.dumps(arguments).encode() + b"\n")
         process.stdin.flush()
     return process
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,15 +18,15 @@ from visr.paper.suite import (
     game_suites,
     grid,
     intervals,
-    page,
     pairwise,
     rows,
     tables,
 )
+from visr.paper.suite.drawing import Drawing
 from visr.paper.suite.game_suites import Suite
-from visr.paper.suite.page import Section
 from visr.paper.suite.read import LeftOut, RunSummary, read
-from visr.report import figures
+from visr.paper.suite.table import Table
+from visr.report import figures, templating
 from visr.report import read as load
 from visr.report.figures import Picture
 from visr.storage.files import write_bytes
@@ -44,6 +45,27 @@ class Collection:
     """Runs that cannot be read or that repeat another."""
     suites: list[Suite]
     grid: Suite | None
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why a run is not in the tables, by its name."""
+        without_score = {run.name: run.state for run in self.runs if not run.has_score}
+        return without_score | {each.name: each.sentence for each in self.damaged}
+
+
+@dataclass(frozen=True)
+class Section:
+    """The part of the page about one suite."""
+
+    key: str
+    title: str
+    words: str
+    tables: tuple[Table, ...]
+    more_tables: tuple[Table, ...]
+    """Shown on a click."""
+    figures: tuple[Drawing, ...]
+    pictures: tuple[Picture, ...] = ()
+    """Figures without a heading and without CSV."""
 
 
 def gather(root: Path) -> Collection:
@@ -65,13 +87,12 @@ def write(root: Path, out: Path | None = None) -> dict[str, Any]:
     sections = [_section(suite) for suite in found.suites]
     if by_name := grid.evaluated(found.runs):
         sections.append(_grid_section(found, by_name))
-    told = summary(found)
+    aggregates = summary(found)
     target = RunDir(root).report if out is None else out
-    html = page.html(root, found.runs, found.damaged, sections)
-    for name, content in _files(sections, told).items():
+    files = _files(sections, aggregates) | {"index.html": _page(found, sections).encode()}
+    for name, content in files.items():
         write_bytes(target / name, content)
-    write_bytes(target / "index.html", html.encode())
-    return {"page": str(target / "index.html"), **told}
+    return {"page": str(target / "index.html"), **aggregates}
 
 
 def _nothing(root: Path, damaged: Sequence[LeftOut]) -> str:
@@ -146,7 +167,20 @@ def _snapshot(runs: Sequence[RunSummary]) -> tuple[Picture, ...]:
     return ()
 
 
-def _files(sections: Sequence[Section], told: dict[str, Any]) -> dict[str, bytes]:
+def _page(found: Collection, sections: Sequence[Section]) -> str:
+    """One self-contained HTML page; the same runs give the same page."""
+    template = templating.environment("visr.paper.suite").get_template("suite.html")
+    return template.render(
+        title=found.root.resolve().name,
+        runs=found.runs,
+        left_out=list(found.left_out.items()),
+        num_damaged=len(found.damaged),
+        sections=sections,
+        command=shlex.join(["visr", "report", str(found.root)]),
+    )
+
+
+def _files(sections: Sequence[Section], aggregates: dict[str, Any]) -> dict[str, bytes]:
     """The contents of all files but the page, by their names below the report."""
     files: dict[str, bytes] = {}
     for section in sections:
@@ -156,7 +190,7 @@ def _files(sections: Sequence[Section], told: dict[str, Any]) -> dict[str, bytes
             files[f"figures/{figure.picture.file}"] = figure.picture.png
             files[f"figures/{figure.name}.csv"] = figure.csv().encode()
         files |= {f"figures/{picture.file}": picture.png for picture in section.pictures}
-    files["aggregates.json"] = (json.dumps(told, indent=2) + "\n").encode()
+    files["aggregates.json"] = (json.dumps(aggregates, indent=2) + "\n").encode()
     return files
 
 
@@ -167,10 +201,7 @@ def summary(found: Collection) -> dict[str, Any]:
         "directory": str(found.root),
         "num_runs": len(found.runs),
         "num_counted": sum(run.has_score for run in found.runs),
-        "left_out": {
-            **{run.name: run.state for run in found.runs if not run.has_score},
-            **{each.name: each.sentence for each in found.damaged},
-        },
+        "left_out": found.left_out,
         "suites": {suite.key: _suite_summary(suite) for suite in suites},
     }
 

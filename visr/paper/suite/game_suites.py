@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from visr import atari_games
+from visr.atari_games import GameSet
 from visr.config import MINATAR
 from visr.paper.suite import rows, statistics
 from visr.paper.suite.read import RunSummary
@@ -15,17 +16,6 @@ from visr.paper.suite.statistics import Aggregate
 from visr.report import style
 
 _REFERENCES = ("NSQ @10M", "NSQ @1M")  # the first that played every game is 100
-
-
-@dataclass(frozen=True)
-class GameSet:
-    """Games that are aggregated together."""
-
-    key: str
-    title: str
-    games: tuple[str, ...]
-    """Environment ids."""
-    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,12 +113,8 @@ def sort(runs: Sequence[RunSummary], entries: Sequence[Entry]) -> list[Suite]:
 
 
 def _atari(key: str, title: str, runs: tuple[RunSummary, ...], entries: tuple[Entry, ...]) -> Suite:
-    game_sets = tuple(
-        GameSet(s.key, s.title, tuple(game.id for game in s.games), s.note)
-        for s in atari_games.subsets()
-    )
     return Suite(
-        key, title, runs, entries, game_sets,
+        key, title, runs, entries, atari_games.game_sets(),
         scale={game.id: (game.random, game.human) for game in atari_games.all_games()},
         unit="human-normalised score, %",
         scale_words="0 is the published score of a random player, 100 that of a human.",

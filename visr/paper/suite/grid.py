@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from visr.atari_games import GameSet
 from visr.config import GRID
 from visr.paper.suite.drawing import Drawing, add_legend, legend_height, line_styles
-from visr.paper.suite.game_suites import GameSet, Suite
-from visr.paper.suite.read import RunSummary, short_count
+from visr.paper.suite.game_suites import Suite
+from visr.paper.suite.read import RunSummary
 from visr.paper.suite.rows import BOTTOM, Entry, Key
 from visr.paper.suite.table import DASH, Table, TableRow, fixed
 from visr.paper.suite.tables import with_error
@@ -35,7 +36,7 @@ def evaluated(runs: Sequence[RunSummary]) -> ByName:
     found: ByName = {}
     for run in runs:
         if run.env == GRID and run.evaluation:
-            found.setdefault(f"{run.label}, {short_count(run.num_steps)}", []).append(run)
+            found.setdefault(run.title, []).append(run)
     return found
 
 

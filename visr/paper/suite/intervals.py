@@ -6,9 +6,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from visr.atari_games import GameSet
 from visr.paper.suite import statistics
 from visr.paper.suite.drawing import Drawing, add_legend, colour, legend_height, line_styles
-from visr.paper.suite.game_suites import GameSet, Suite
+from visr.paper.suite.game_suites import Suite
 from visr.paper.suite.rows import Entry
 from visr.paper.suite.statistics import Aggregate, Interval, Profile
 from visr.report import style

@@ -129,6 +129,11 @@ class Match:
         frames = self.own if self.published is None else self.published
         return np.inf if frames is None else frames
 
+    @property
+    def hue(self) -> str:
+        """Green if DQN never reaches the score, red if it does within a million frames, else yellow."""
+        return "green" if np.isinf(self.shown) else "vermilion" if self.shown <= 1 else "orange"
+
 
 def frames_of_dqn(suite: Suite) -> Drawing | None:
     """Figure 2c: frames that DQN needs for the score of VISR after 100k rewarded steps."""
@@ -149,27 +154,14 @@ def frames_of_dqn(suite: Suite) -> Drawing | None:
         f"{suite.key}_figure_2c",
         "Frames that DQN needs for the same score (Figure 2c)",
         f"{words}, for {len(found)} games.",
-        f"{words}: {_result(found)}",
+        f"{words}: never in {sum(m.hue == 'green' for m in found)} of {len(found)} games (green), "
+        f"within the first million in {sum(m.hue == 'vermilion' for m in found)} (red), else later "
+        "(yellow). Diamonds: our own DQN runs. Bars: Dopamine's published DQN on Atari, mean of 5 "
+        "runs, sticky actions, to 199 million frames; light bars are games of the 26.",
         lambda: _draw_frames(found),
         ("game", "score", "published_dqn_million_frames", "own_dqn_million_frames"),
         [(name_of(m.game), m.score, _or_empty(m.published), _or_empty(m.own)) for m in found],
     )
-
-
-def _result(found: list[Match]) -> str:
-    never = sum(np.isinf(m.shown) for m in found)
-    words = f"in {never} of {len(found)} games never within its curve (green), "
-    if any(m.published is not None for m in found):
-        soon = sum(m.shown <= 1 for m in found)
-        words += (
-            f"in {soon} within the first million (red), in the others later (yellow). Bars: Dopamine's "
-            "published DQN, mean of 5 runs, sticky actions, to 199 million; light bars are games "
-            "of the 26. "
-        )
-    else:
-        words += "in the others within it (yellow). No curve is published for these games. "
-    own = any(m.own is not None for m in found)
-    return words + ("Diamonds: our own DQN runs." if own else "There is no DQN run of ours.")
 
 
 def _or_empty(frames: float | None) -> object:
@@ -202,17 +194,14 @@ def _draw_frames(found: list[Match]) -> Figure:
     in_26 = {game.id for game in atari_games.all_games() if game.in_26}
     low, high = _frame_limits(found)
     for row, match in enumerate(found):
-        is_published = match.published is not None
-        hue = "vermilion" if is_published and match.shown <= 1 else "orange"
-        hue = "green" if np.isinf(match.shown) else hue
-        axes.axhspan(row - 0.5, row + 0.5, color=PALETTE[hue], alpha=0.22, lw=0)
+        axes.axhspan(row - 0.5, row + 0.5, color=PALETTE[match.hue], alpha=0.22, lw=0)
         if match.published is not None:
             paint = PALETTE["sky" if match.game in in_26 else "blue"]
             axes.barh(row, min(match.published, high) - low, left=low, height=0.62, color=paint)
         if match.own is not None and np.isfinite(match.own):
             axes.plot(match.own, row, "D", color=style.INK, ms=3.5, mew=0, clip_on=False)
-        if np.isinf(match.shown):
-            paint = "white" if is_published else style.MUTED
+        if match.hue == "green":
+            paint = style.MUTED if match.published is None else "white"
             axes.text(high * 0.96, row, "never", ha="right", va="center", fontsize=5.5, color=paint)
     if high == _LAST:
         axes.set_xscale("log")

@@ -68,6 +68,11 @@ class RunSummary:
         return "@" not in self.label
 
     @property
+    def title(self) -> str:
+        """The label with the steps of training, if it does not contain them."""
+        return f"{self.label}, {short_count(self.num_steps)}" if self.adapts else self.label
+
+    @property
     def is_finished(self) -> bool:
         """Whether training reached the steps of its configuration."""
         return self.steps_done >= self.num_steps

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -143,13 +142,7 @@ def _order(key: Key) -> tuple[object, ...]:
     names = [row.name for row in published.paper_table()]
     place = names.index(key.name) if key.name in names else len(names)
     section = (TOP, MIDDLE, BOTTOM).index(key.section)
-    return section, place, key.algorithm, _count(key.interaction), key.num_steps
-
-
-def _count(interaction: str) -> float:
-    unit = {"k": 1e3, "M": 1e6, "G": 1e9}.get(interaction[-1:], 1.0)
-    digits = interaction.rstrip("kMG")
-    return float(digits) * unit if re.fullmatch(r"\d+(\.\d+)?", digits) else 0.0
+    return section, place, key.algorithm, key.num_steps, key.interaction
 
 
 def random_scores(runs: Iterable[RunSummary]) -> dict[str, float]:

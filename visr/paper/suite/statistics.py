@@ -60,7 +60,8 @@ def aggregate(scores: Mapping[str, Mapping[int, float]]) -> Aggregate:
     """Aggregate normalised scores by game and seed; 0 is a random player, 100 the reference."""
     per_game = [np.array([of[seed] for seed in sorted(of)]) for of in scores.values()]
     means = np.array([float(np.mean(game)) for game in per_game])
-    by_seed = complete_seeds(scores)
+    complete = set.intersection(*(set(of) for of in scores.values()))
+    by_seed = [[of[seed] for of in scores.values()] for seed in sorted(complete)]
     return Aggregate(
         num_games=len(per_game),
         num_seeds=min(map(len, per_game)),
@@ -76,12 +77,6 @@ def aggregate(scores: Mapping[str, Mapping[int, float]]) -> Aggregate:
         mean_interval=interval(per_game, mean),
         median_interval=interval(per_game, median),
     )
-
-
-def complete_seeds(scores: Mapping[str, Mapping[int, float]]) -> list[Floats]:
-    """[seeds] of [games], for the seeds that played every game."""
-    shared = set.intersection(*(set(of) for of in scores.values()))
-    return [np.array([of[seed] for of in scores.values()]) for seed in sorted(shared)]
 
 
 def _std(values: list[float]) -> float | None:

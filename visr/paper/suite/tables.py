@@ -8,8 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from visr import atari_games
+from visr.atari_games import GameSet
 from visr.paper.suite import published, statistics
-from visr.paper.suite.game_suites import GameSet, Suite, name_of
+from visr.paper.suite.game_suites import Suite, name_of
 from visr.paper.suite.published import PaperRow
 from visr.paper.suite.read import short_count
 from visr.paper.suite.rows import BOTTOM, MIDDLE, TOP, Entry
@@ -92,7 +93,7 @@ def _section_rows(suite: Suite, section: str, format: Format) -> Iterable[TableR
         if suite.is_atari and row.section == section:
             by_name.setdefault(row.name, {})[row.subset] = row
     for name, by_subset in by_name.items():
-        rows = [by_subset[subset.key] for subset in atari_games.subsets()]
+        rows = [by_subset[subset.key] for subset in atari_games.game_sets()]
         yield _published_row(name, rows, format)
         yield from (_our_row(suite, entry, format) for entry in own if entry.key.name == name)
     rest = [entry for entry in own if entry.key.name not in by_name]
