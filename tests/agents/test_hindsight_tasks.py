@@ -94,13 +94,13 @@ def test_off_policy_returns_end_before_the_first_action_that_is_not_greedy(unrol
     target = n_step_targets(psi, torch.ones(6, 4, 1), cut, gamma=0.5, n=3)
     assert target[0, 0, 0].item() == pytest.approx(1 + 0.5 * (1 + 0.5 * 8))
     assert target[1, 0, 0].item() == pytest.approx(1 + 0.5 * 8)
-    # The last column pursued w itself: three steps, as ever.
+    # The last column acted for w itself: all three steps count.
     assert target[0, 3, 0].item() == pytest.approx(1 + 0.5 * (1 + 0.5 * (1 + 0.5 * 8)))
 
 
 def test_split_unrolls_hold_the_same_steps(unroll: Unroll):
     reset = torch.zeros(6, 4, dtype=torch.bool)
-    reset[1, 2] = True  # so that the piece after it begins an episode
+    reset[1, 2] = True  # the part after it begins an episode
     whole = unroll._replace(is_reset=reset)
     short = hindsight_tasks.split_unroll(whole, 2)
     assert short.action.shape == (2, 12)

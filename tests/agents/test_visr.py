@@ -160,7 +160,7 @@ def test_targets_bootstrap_from_the_target_network(unroll: Unroll):
 
 
 def test_returns_use_no_step_after_a_time_out(unroll: Unroll):
-    # n = 3, gamma = .5, one feature, psi = 8 everywhere, c = 1, 2, 4, 8, ...; the clock runs out at t = 1:
+    # n = 3, gamma = .5, one feature, psi = 8 everywhere, c = 1, 2, 4, 8, ...; time limit at t = 1:
     # G_0 = 1 + .5 (2 + .5 * 8) = 4     G_1 = 2 + .5 * 8 = 6     G_2 = 4 + .5 (8 + .5 (16 + .5 * 8)) = 13
     truncated = unroll.truncated.clone()
     truncated[1] = True

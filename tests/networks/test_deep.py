@@ -31,7 +31,7 @@ STATES, ACTIONS, FEATURES = 9, 4, 5
 def new_psi(lstm: bool) -> DeepSuccessorFeatures:
     torch.manual_seed(0)
     psi = DeepSuccessorFeatures(MlpTorso(Discrete(STATES), (16, 12)), FEATURES, ACTIONS, lstm=lstm)
-    nn.init.normal_(psi.bias)  # zero at birth; as if it had learnt
+    nn.init.normal_(psi.bias)  # initially zero
     return psi
 
 
@@ -71,7 +71,7 @@ def test_the_last_action_is_an_input_except_at_a_start():
     assert len({tuple(row) for row in hidden.tolist()}) == ACTIONS + 1
     with torch.no_grad():
         assert psi.core is not None
-        psi.core.input[:, -ACTIONS:] = 0  # blind to actions, all are alike
+        psi.core.input[:, -ACTIONS:] = 0  # without weights for actions
     blind, _ = psi.step(seen, torch.arange(-1, ACTIONS), memory)
     torch.testing.assert_close(blind, hidden[:1].expand_as(blind))
 
@@ -119,7 +119,7 @@ def test_gpi_through_heads_equals_full_forward_passes(lstm: bool):
         hidden, memory = psi.step(observation[t], previous[t], memory)
         values = psi.gpi_values(hidden, policies, psi.fold(w))
         torch.testing.assert_close(values, gpi_values(full, w))
-        # Policies differ in their opinions, and not always the same one is best.
+        # Different policies are best for different actions.
         assert (full @ w[:, :, None]).argmax(dim=0).unique().numel() > 1
 
 
@@ -168,8 +168,8 @@ def test_w_enters_the_heads_and_not_the_trunk():
 # --- features
 
 
-class Told(nn.Module):
-    """A torso that says what it is told, for arithmetic on what comes after."""
+class IdentityTorso(nn.Module):
+    """A torso that returns its input."""
 
     size = 6
 
@@ -179,7 +179,7 @@ class Told(nn.Module):
 
 def new_features(centred: bool) -> DeepFeatures:
     torch.manual_seed(0)
-    return DeepFeatures(Told(), FEATURES, centred)
+    return DeepFeatures(IdentityTorso(), FEATURES, centred)
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -209,7 +209,7 @@ def test_acting_subtracts_the_running_mean_without_changing_it():
     phi.mean.copy_(torch.arange(6.0))
     for context in (torch.no_grad(), torch.inference_mode()):
         with context:
-            for one in (said[0, :1], said[0, :2]):  # whoever is beside it
+            for one in (said[0, :1], said[0, :2]):  # in batches of any size
                 expected = sphere.normalise((one - torch.arange(6.0)) @ phi.readout.weight.T)
                 torch.testing.assert_close(phi(one), expected)
     assert torch.equal(phi.mean, torch.arange(6.0))
@@ -225,7 +225,7 @@ def test_the_running_mean_moves_by_a_hundredth():
 
 
 def test_gradients_flow_through_the_batch_mean():
-    # Adding one vector to all changes nothing, so the gradient sums to nothing over the batch.
+    # Adding one vector to all inputs changes nothing, so the gradients of a batch sum to 0.
     phi, said = new_features(True), torch.randn(7, 3, 6, requires_grad=True)
     (phi(said) * torch.randn(7, 3, FEATURES)).sum().backward()
     assert said.grad is not None
@@ -244,7 +244,7 @@ def test_the_running_mean_is_part_of_the_state():
 
 
 def test_an_lstm_trains_on_discrete_states(tmp_path: Path, tiny: Any):
-    # 16 environments that time out within an unroll; exact evaluation and portraits included
+    # 16 environments that time out within an unroll; with exact evaluation and snapshots
     fields = {"core": "lstm", "num_envs": 16, "batch_size": 8, "unroll_length": 10}
     fields |= {"max_episode_steps": 13, "hidden_sizes": (16, 16), "height": 4, "width": 4}
     config = tiny(**fields, num_steps=800, log_every=80, checkpoint_every=400, evaluate_every=800)

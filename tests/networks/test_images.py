@@ -109,7 +109,7 @@ def test_torsos_accept_any_leading_axes(name: str, channels_last: bool):
 
 
 def test_pixels_are_scaled_to_1_and_the_image_is_not_changed():
-    # Sum of the pixels: one convolution of ones, and a readout that hands on its only number
+    # Sum of the pixels: one convolution of ones, and a readout that returns it
     torso = images.nips((1, 20, 20))
     whole = nn.Conv2d(1, 1, 20)
     torso.body, torso.readout = nn.Sequential(whole), nn.Linear(1, 1)
@@ -124,7 +124,7 @@ def test_pixels_are_scaled_to_1_and_the_image_is_not_changed():
     assert torch.equal(image, before)
 
 
-# --- arithmetic
+# --- precision and layout
 
 
 @pytest.mark.parametrize("torso", ["impala", "nips"])
@@ -181,7 +181,7 @@ def test_a_copy_keeps_precision_and_layout():
     assert torch.equal(twin(pixels(2, 4, 20, 20)), torso(pixels(2, 4, 20, 20)))
 
 
-# --- the door
+# --- bad input
 
 
 @pytest.mark.parametrize(("name", "smallest"), [("nature", 36), ("nips", 20)])

@@ -72,7 +72,7 @@ def test_outputs_after_a_start_do_not_depend_on_earlier_steps():
     assert torch.equal(changed[18:, 0], outputs[18:, 0])
     assert torch.equal(changed[25:, 1], outputs[25:, 1])
     assert torch.equal(other_last, last)
-    # Before its start, the second environment does remember.
+    # Before its start, the output of the second environment depends on its memory.
     assert not torch.isclose(changed[18:25, 1], outputs[18:25, 1]).all(dim=-1).any()
 
 

@@ -34,7 +34,7 @@ def test_the_model_gives_one_reward_per_step_for_any_observation(kind: str):
 def collected(
     count: int, column: int, seed: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Boards before and after: one thing on each, in every other column; where it goes, it pays 1."""
+    """Boards with one object, in every other column; the reward is 1 where it disappears."""
     random = torch.Generator().manual_seed(seed)
     before = torch.zeros(count, 1, 10, 10, dtype=torch.uint8)
     row = torch.randint(10, (count,), generator=random)
@@ -56,5 +56,5 @@ def test_a_reward_learnt_in_one_place_generalises_to_others():
         optimiser.step()
     before, reached, reward = collected(400, 1, 1)  # the columns between
     with torch.no_grad():
-        foreseen = model(before, action, reached)
-    assert float((foreseen - reward).square().mean() / reward.var()) < 0.1
+        predicted = model(before, action, reached)
+    assert float((predicted - reward).square().mean() / reward.var()) < 0.1

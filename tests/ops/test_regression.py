@@ -108,7 +108,7 @@ def test_fewer_states_than_features_gives_numpys_minimum_norm_solution(
 
 
 def test_a_rarely_visited_state_is_fitted_exactly():
-    # one-hot features: w is each state's mean reward, even for the one state in a million
+    # one-hot features: w is each state's mean reward, even for a state visited once in two million steps
     counts = np.array([999_999, 1_000_000, 1])
     phi = np.repeat(np.eye(3), counts, axis=0)
     fit = regression.solve(sums_of(phi, phi @ np.array([0.0, 1.0, 7.0])))
@@ -207,7 +207,7 @@ def test_constant_features_give_w_0_and_no_nan(method: dict[str, Any]):
 
 
 def test_a_reward_that_phi_cannot_express_has_a_negative_r_squared():
-    # phi = 1, -1 and r = 1, 1: w = 0, worse than saying "always about 1"
+    # phi = 1, -1 and r = 1, 1: w = 0, worse than the constant 1
     phi, r = np.array([[1.0], [-1.0], [1.0], [-1.0]]), np.array([1.0, 1.0, 1.1, 1.1])
     assert regression.solve(sums_of(phi, r)).r_squared < -1
 
@@ -248,7 +248,7 @@ def test_regression_does_not_need_torch():
 
 def test_whitened_w_is_the_coefficients_of_whitened_features():
     # phi = (10 x, y) with x, y uncorrelated: r = x + y has white coefficients (1, 1), hence w ~ (1, 1);
-    # least squares answers (0.1, 1), the plain correlation (10, 1).
+    # least squares gives (0.1, 1), the correlation (10, 1).
     x, y = np.array([1.0, 1, -1, -1]), np.array([1.0, -1, 1, -1])
     sums = RewardSums(2)
     sums.add(np.column_stack([10 * x, y]), x + y)

@@ -36,7 +36,7 @@ def test_one_step_return_is_the_cumulant_and_the_discounted_next_value():
 def test_two_step_return_stops_where_the_episode_ends():
     # t      0     1     2
     # c      1     2     4
-    # gamma .5     0    .5     arriving after t = 1 ended the episode
+    # gamma .5     0    .5     the episode ended at t = 2
     # v      8     8     8
     # G_0 = 1 + .5 (2 + 0*8) = 2     G_1 = 2 + 0 = 2     G_2 = 4 + .5*8 = 8
     g = returns.n_step(column(1, 2, 4), column(0.5, 0, 0.5), column(8, 8, 8, 8), n=2)
@@ -49,7 +49,7 @@ def test_a_time_out_bootstraps_and_uses_no_later_step(n: int):
     # c      1     2     4    1000
     # gamma .5    .5    .5    .5
     # v_t+1  7     8     2     0
-    # cut          x                 arriving after t = 1 was a time-out
+    # cut          x                 time limit at t = 2
     # G_1 = 2 + .5*8 = 6     G_0 = 1 + .5*6 = 4     G_3 = 1000     G_2 = 4 + .5*1000 = 504
     cut = flags(0, 1, 0, 0)
     c, v = column(1, 2, 4, 1000), column(9, 7, 8, 2, 0)
@@ -59,14 +59,14 @@ def test_a_time_out_bootstraps_and_uses_no_later_step(n: int):
 
 
 def test_a_step_that_is_terminal_and_timed_out_does_not_bootstrap():
-    # gamma = 0 and cut at once: the end of the episode wins, G_0 = 1 + .5*2
+    # gamma = 0 and cut at the same step: the value is 0, G_0 = 1 + .5*2
     g = returns.n_step(column(1, 2, 4), column(0.5, 0, 0.5), column(8, 8, 8, 8), 3, flags(0, 1, 0))
     assert torch.equal(g, column(2, 2, 8))
 
 
 def test_returns_bootstrap_at_the_end_of_the_unroll():
     # n = 3, T = 4, c = 1, gamma = 1/2, v_t = 16:
-    # G_0 = 1 + 1/2 + 1/4 + 16/8 = 3.75     G_1 = the same, just in time
+    # G_0 = 1 + 1/2 + 1/4 + 16/8 = 3.75     G_1 = the same
     # G_2 = 1 + 1/2 + 16/4 = 5.5            G_3 = 1 + 16/2 = 9
     half, ones = torch.full((4, 1), 0.5), torch.ones(4, 1)
     g = returns.n_step(ones, half, torch.full((5, 1), 16.0), n=3)
@@ -91,7 +91,7 @@ def test_any_n_and_any_shape_follow_the_definition(n: int, features: tuple[int, 
 
 
 def test_both_ways_to_compute_long_returns_agree():
-    # a cut at every fourth step makes four passes, ten more, or a scan to the end all the same
+    # with a cut at every fourth step, any n of at least 4 gives the same returns
     random = torch.Generator().manual_seed(0)
     c, v = torch.randn(12, 4, 3, generator=random), torch.randn(13, 4, 3, generator=random)
     discount = torch.rand(12, 4, generator=random)
