@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from visr.agents.visr import Visr
 from visr.config import BASELINES, RunConfig
@@ -23,6 +23,7 @@ from visr.training.progress import Observer
 
 if TYPE_CHECKING:
     from visr.cluster.loop import ClusterLoop
+    from visr.evaluation.two_phase import PhaseTwo
     from visr.paper.baselines.rainbow.agent import Rainbow
 
     AnyTrainer = Loop | ClusterLoop | Rainbow
@@ -123,8 +124,8 @@ def _train_stable_baseline(run: RunDir, config: RunConfig, cluster: str | None) 
     return run
 
 
-def evaluate_baseline(run: RunDir, **counts: int) -> dict[str, Any]:
-    """Scores of a trained DQN, PPO or Rainbow agent, as in phase_two.json; `counts`: num_trials, seed."""
+def evaluate_baseline(run: RunDir, **counts: int) -> PhaseTwo:
+    """Scores of a trained DQN, PPO or Rainbow agent; `counts` are num_trials and seed."""
     from visr.paper.baselines import play
 
     return play.evaluate(run, **counts)

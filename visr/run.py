@@ -362,7 +362,3 @@ def _restore(agent: Agent, run_dir: RunDir, model: pretrained_models.Card | None
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()
     return model.num_steps
-
-
-def _name_of(reward: Any) -> str:
-    return getattr(reward, "__name__", "function") if callable(reward) else str(reward)

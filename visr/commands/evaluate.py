@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -17,6 +17,7 @@ from visr.storage.run_dir import RunDir, evaluation_of
 
 if TYPE_CHECKING:
     from visr.api import Run
+    from visr.storage.records.two_phase import Condition
 
 _FAMILIES = {
     "span": "random w (in the span of phi)",
@@ -99,17 +100,12 @@ def _gpi(chosen: Options) -> bool | None:
     return {"run": None, "gpi": True, "own": False}[chosen.policy]
 
 
-def _given(**fields: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in fields.items() if value is not None}
-
-
 # ------------------------------------------------------------------------- exact, on the grid
 
 
 def _evaluate_exactly(loaded: Run, chosen: Options) -> None:
     path = task_store.find(loaded.directory, chosen.task or "")
-    result = loaded.evaluate(Task.load(path), gpi=_gpi(chosen), **_given(gamma=chosen.gamma))
+    result = loaded.evaluate(Task.load(path), gpi=_gpi(chosen), **options.given(gamma=chosen.gamma))
     write_json(evaluation_of(path), result.to_dict())
     rows = [
         ("fraction of optimal", f"{result.fraction_of_optimal:.3f}"),
@@ -151,7 +147,7 @@ def _evaluate_families(loaded: Run, chosen: Options) -> None:
 def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
     options.refuse(chosen, _PHASE_TWO, "belongs to phase two, which takes no task")
     path = task_store.find(loaded.directory, chosen.task or "")
-    given = _given(num_episodes=chosen.episodes, seed=chosen.seed)
+    given = options.given(num_episodes=chosen.episodes, seed=chosen.seed)
     scores = loaded.evaluate_task(Task.load(path), gpi=_gpi(chosen), **given)
     result = {
         "task": scores.name,
@@ -162,33 +158,31 @@ def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
         "scores": list(scores.scores),
         "num_steps": list(scores.num_steps),
     }
-    result = output.plain(result)  # the standard error of one episode is NaN
     write_json(evaluation_of(path), result)
-    row = _row({**result, "name": scores.name})
-    output.show(result, chosen.json, _title(loaded), [row], _SCORES)
+    output.show(result, chosen.json, _title(loaded), [_row(scores)], _SCORES)
 
 
 def _phase_two(loaded: Run, chosen: Options) -> None:
     if chosen.policy != "run":
         raise UserError("--policy needs a TASK; phase two acts as the run was configured.")
-    given = _given(
-        num_trials=chosen.episodes,
-        num_steps=chosen.rewarded_steps,
-        num_episodes=chosen.rewarded_episodes,
-        seed=chosen.seed,
+    phase = loaded.phase_two(
+        note=(lambda text: None) if chosen.json else output.say,
+        **options.given(
+            num_trials=chosen.episodes,
+            num_steps=chosen.rewarded_steps,
+            num_episodes=chosen.rewarded_episodes,
+            seed=chosen.seed,
+            clip_rewards=chosen.clip_rewards,
+        ),
     )
-    note = (lambda text: None) if chosen.json else output.say
-    phase = loaded.phase_two(clip_rewards=chosen.clip_rewards, note=note, **given)
     phase.save(loaded.directory)
-    result = phase.to_dict()
-    remark = f"Saved in {loaded.directory.phase_two}."
-    if result["num_rewarded_steps"]:
-        seen, total = result["num_seen"], result["num_rewarded_steps"]
-        remark = f"{seen:,} of {total:,} steps had a reward other than 0. {remark}"
+    found, remark = phase.record, f"Saved in {loaded.directory.phase_two}."
+    if total := found.num_rewarded_steps:
+        remark = f"{found.num_seen:,} of {total:,} steps had a reward other than 0. {remark}"
     if loaded.model is None:
         remark += f" Next: visr report {loaded.path}"
-    rows = [_row(condition) for condition in result["conditions"]]
-    output.show(result, chosen.json, _title(loaded), rows, _SCORES, remarks=[remark])
+    rows = [_row(condition) for condition in found.conditions]
+    output.show(phase.to_dict(), chosen.json, _title(loaded), rows, _SCORES, remarks=[remark])
 
 
 def _evaluate_baseline(chosen: Options) -> None:
@@ -196,29 +190,33 @@ def _evaluate_baseline(chosen: Options) -> None:
     options.refuse(chosen, _TASKS, "does not apply: a baseline was trained on one reward")
     from visr import pretraining
 
-    given = _given(num_trials=chosen.episodes, seed=chosen.seed)
-    result = pretraining.evaluate_baseline(RunDir.open(chosen.run), **given)
-    title = f"{result['env']}, {result['num_steps']:,} rewarded steps: raw scores of whole episodes"
-    rows = [_row(condition) for condition in result["conditions"]]
-    output.show(result, chosen.json, title, rows, _SCORES)
+    given = options.given(num_trials=chosen.episodes, seed=chosen.seed)
+    phase = pretraining.evaluate_baseline(RunDir.open(chosen.run), **given)
+    env, num_steps = phase.record.env, phase.record.num_steps
+    title = f"{env}, {num_steps:,} rewarded steps: raw scores of whole episodes"
+    rows = [_row(condition) for condition in phase.record.conditions]
+    output.show(phase.to_dict(), chosen.json, title, rows, _SCORES)
 
 
 def _title(loaded: Run) -> str:
-    is_rewarded = loaded.agent.uses_reward or loaded.directory.is_finetuned
+    is_rewarded = loaded.config.agent.algorithm == "nsq" or loaded.directory.is_finetuned
     kind = "rewarded" if is_rewarded else "reward-free"
     return f"{loaded.config.env}, {loaded.num_steps:,} {kind} steps: raw scores of whole episodes"
 
 
-def _row(scores: dict[str, Any]) -> tuple[str, ...]:
+def _row(scores: Condition) -> tuple[str, ...]:
     """One policy's mean score with its standard error, and whether it reaches human level."""
-    error, normalised = scores["standard_error"], scores["human_normalised"]
-    level = "-"
-    if normalised is not None:
-        level = "100 %" if normalised >= 100 else "75 %" if normalised >= 75 else "no"
+    error, normalised = scores.standard_error, scores.human_normalised
     return (
-        scores["name"],
-        f"{scores['mean']:,.1f}" + (f" ± {error:,.1f}" if error is not None else ""),
+        scores.name,
+        f"{scores.mean:,.1f}" + (f" ± {error:,.1f}" if error is not None else ""),
         "-" if normalised is None else f"{normalised:,.1f} %",
-        level,
-        f"{len(scores['scores'])}",
+        "100 %"
+        if scores.at_100
+        else "75 %"
+        if scores.at_75
+        else "-"
+        if normalised is None
+        else "no",
+        f"{len(scores.scores)}",
     )

@@ -17,8 +17,6 @@ from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
     from visr.api import Run
-    from visr.inference.regression import Comparison, Estimate, Validation
-    from visr.storage.records.two_phase import Condition
 
 _CELLS = ("centred", "ridge", "whitened")
 _ENV = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
@@ -105,7 +103,7 @@ def _infer_from_cells(loaded: Run, chosen: Options) -> None:
         (*_ENV, "trials"),
         "belongs to --reward env and other rewards of steps, not of cells",
     )
-    fields = {name: value for name in _CELLS if (value := getattr(chosen, name)) is not None}
+    fields = options.given(**{name: getattr(chosen, name) for name in _CELLS})
     task = loaded.infer(chosen.reward, **fields)
     path = _save(loaded, task, chosen)
     rows = [
@@ -157,77 +155,32 @@ def _infer_from_steps(loaded: Run, chosen: Options) -> None:
             f"trials = {chosen.trials} is the number of episodes to play; add --evaluate."
         )
     note = (lambda text: None) if chosen.json else output.say
-    fields: dict[str, Any] = {
-        "num_episodes": chosen.episodes,
-        "num_steps": chosen.steps,
-        "seed": chosen.seed,
-        "clip_rewards": chosen.clip_rewards,
-    }
     if chosen.reward == "env":
         loaded.require_rewards()
         note("collecting the environment's rewards ...")
-    compared = loaded.compare(
-        chosen.reward, **{name: value for name, value in fields.items() if value is not None}
-    )
+    counts = options.given(num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed)
+    clip = options.given(clip_rewards=chosen.clip_rewards)
+    compared = loaded.compare(chosen.reward, **counts, **clip)
     task = loaded.task_of(compared, chosen.method, chosen.reward)
-    played: dict[str, Condition] = {}
-    trials: dict[str, Any] = {} if chosen.trials is None else {"num_episodes": chosen.trials}
-    for name in compared.estimates if chosen.evaluate else ():
-        played[name] = loaded.evaluate_task(loaded.task_of(compared, name, name), **trials)
-        note(f"{name}: {played[name].mean:,.2f}")
+    result = {**task.to_dict(), **compared.to_dict()}
+    for name, method in result["methods"].items() if chosen.evaluate else ():
+        candidate = loaded.task_of(compared, name, name)
+        scores = loaded.evaluate_task(candidate, **options.given(num_episodes=chosen.trials))
+        note(f"{name}: {scores.mean:,.2f}")
+        method |= {"mean_return": scores.mean, "interval_of_mean": scores.interval()}
+        method["scores"] = list(scores.scores)
     path = _save(loaded, task, chosen)
-    methods = {
-        name: _method(found, compared.validations[name], played.get(name))
-        for name, found in compared.estimates.items()
-    }
-    header, rows = _table(methods, compared.best)
+    header, rows = _table(result["methods"], compared.best)
     output.show(
-        {
-            **task.to_dict(),
-            "best": compared.best,
-            "methods": methods,
-            "num_episodes": compared.num_episodes,
-            "words": compared.words,
-            "file": str(path),
-        },
+        {**result, "file": str(path)},
         chosen.json,
-        _title(loaded, task, compared),
+        f"{loaded.config.env}, reward {task.name}: {compared.num_steps:,} steps of "
+        f"{compared.num_episodes:,} episodes, {compared.num_rewarded:,} with a reward; * is best",
         rows,
         header,
         path=path,
         remarks=[*compared.words, _next(loaded, path)],
     )
-
-
-def _title(loaded: Run, task: Task, compared: Comparison) -> str:
-    return (
-        f"{loaded.config.env}, reward {task.name}: {compared.num_steps:,} steps of "
-        f"{compared.num_episodes:,} episodes, {compared.num_rewarded:,} with a reward; * is best"
-    )
-
-
-def _method(found: Estimate, validation: Validation, scores: Condition | None) -> dict[str, Any]:
-    content: dict[str, Any] = {
-        "method": found.method,
-        "w": found.w.tolist(),
-        "r_squared": validation.r_squared,
-        "condition_number": found.condition_number,
-        "expected_return": validation.expected_return,
-        "interval": validation.interval.tolist(),
-        "steadiness": validation.bootstrap_cosine,
-    }
-    if scores is not None:
-        content |= {"mean_return": scores.mean, "interval_of_mean": list(interval(scores))}
-        content["scores"] = list(scores.scores)
-    return content
-
-
-def interval(scores: Condition) -> tuple[float, float]:
-    """The middle 95 % of the mean over resampled episodes."""
-    random, values = np.random.default_rng(0), np.asarray(scores.scores)
-    means = values[random.integers(len(values), size=(2_000, len(values)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _table(

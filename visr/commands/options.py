@@ -51,6 +51,11 @@ def check_range(chosen: object, names: tuple[str, ...], low: int, high: int = MO
             raise UserError(f"{name} = {value} must lie between {low} and {high}.")
 
 
+def given(**fields: Any) -> dict[str, Any]:
+    """The fields whose options were given; the others are None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
 def _first_sentence(page: str, verb: str) -> str:
     """The first complaint on tyro's framed page, and the option that it suggests."""
     complaint, *others = _paragraphs(page) or ["the options could not be read"]

@@ -69,6 +69,24 @@ class Comparison:
     words: list[str] = field(default_factory=list)
     """What the numbers mean."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The validated methods, as `visr infer --json` prints them."""
+        methods = {name: self._method(name) for name in self.validations}
+        counts = {"num_episodes": self.num_episodes}
+        return {"best": self.best, "methods": methods, **counts, "words": self.words}
+
+    def _method(self, name: str) -> dict[str, Any]:
+        found, validation = self.estimates[name], self.validations[name]
+        return {
+            "method": found.method,
+            "w": found.w.tolist(),
+            "r_squared": validation.r_squared,
+            "condition_number": found.condition_number,
+            "expected_return": validation.expected_return,
+            "interval": validation.interval.tolist(),
+            "steadiness": validation.bootstrap_cosine,
+        }
+
 
 def estimate(steps: RewardedSteps, config: InferenceConfig | None = None) -> Comparison:
     """Infer w by regression and, where episodes pursued one task each, by search.

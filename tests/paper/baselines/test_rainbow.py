@@ -216,5 +216,5 @@ def test_plans_know_both_recipes():
 def test_a_trained_rainbow_scores_as_it_should(tmp_path: Path):
     config = tiny(num_steps=600, rainbow_recipe="data-efficient", hidden_sizes=(256,))
     run = pretraining.start(tmp_path / "run", config)
-    trained, random = play.evaluate(run, num_trials=10)["conditions"]
+    trained, random = play.evaluate(run, num_trials=10).to_dict()["conditions"]
     assert trained["mean"] >= 0.8 > random["mean"]

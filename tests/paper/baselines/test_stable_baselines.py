@@ -53,7 +53,7 @@ def test_a_baseline_learns_the_way_to_the_reward(algorithm: str, tmp_path: Path)
     model = sb3.load(RunDir(tmp_path / "run"), config)
     actions, _ = model.predict(np.array([1, 2, 3]), deterministic=True)
     assert actions.tolist() == [1, 1, 1]  # right, everywhere
-    content = play.evaluate(RunDir(tmp_path / "run"), num_trials=4)
+    content = play.evaluate(RunDir(tmp_path / "run"), num_trials=4).to_dict()
     trained, random = content["conditions"]
     assert (trained["name"], random["name"]) == ("as trained", "random policy")
     assert trained["mean"] > 0.5

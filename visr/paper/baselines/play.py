@@ -60,9 +60,7 @@ def load_policy(run: RunDir, config: RunConfig) -> GreedyPolicy:
     return GreedyPolicy(lambda seen: model.predict(seen, deterministic=True)[0], num_actions)
 
 
-def evaluate(
-    run: RunDir, *, num_trials: int = two_phase.NUM_TRIALS, seed: int = 0
-) -> dict[str, Any]:
+def evaluate(run: RunDir, *, num_trials: int = two_phase.NUM_TRIALS, seed: int = 0) -> PhaseTwo:
     """Play 30 episodes as trained and 30 with random actions, and write phase_two.json."""
     config = run.config()
     policy = load_policy(run, config)
@@ -75,4 +73,4 @@ def evaluate(
         env.close()
     result = PhaseTwo({}, two_phase.to_record(config, config.training.num_steps, scores))
     result.save(run)
-    return result.to_dict()
+    return result
