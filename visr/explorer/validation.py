@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visr.config import Bound
 from visr.errors import UserError
-from visr.inference.expression import short
+from visr.storage import schema
 
 MAX_BYTES = 512 * 1024
 """Largest message or request body."""
 _MAX_DEPTH = 8
-_MAX_NUMBER = 1e12
+_VECTOR = Annotated[NDArray[np.float64], Bound(-1e12, 1e12)]
 
 
 class RequestFields:
@@ -41,68 +41,48 @@ class RequestFields:
 
     def number(self, name: str, low: float, high: float, default: float | None = None) -> float:
         """A real number within bounds."""
-        value = self._content.get(name, default)
-        if not _is_number(value) or not low <= value <= high:
-            raise UserError(
-                f"{name} must be a number from {low:g} to {high:g}, not {_shorten(value)}."
-            )
-        return float(value)
+        return self._read(name, Annotated[float, Bound(low, high)], default)
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
         """An integer within bounds."""
-        value = self._content.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise UserError(
-                f"{name} must be a whole number from {low} to {high}, not {_shorten(value)}."
-            )
-        return value
+        return self._read(name, Annotated[int, Bound(low, high)], default)
 
     def flag(self, name: str, default: bool | None = None) -> bool:
         """True or false."""
-        value = self._content.get(name, default)
-        if not isinstance(value, bool):
-            raise UserError(f"{name} must be true or false, not {_shorten(value)}.")
-        return value
+        return self._read(name, bool, default)
 
     def text(self, name: str, most: int, default: str | None = None) -> str:
         """One line of text without control characters."""
-        value = self._content.get(name, default)
-        if not isinstance(value, str) or len(value) > most or not value.isprintable():
-            raise UserError(f"{name} must be a line of at most {most} characters.")
+        value = self._read(name, Annotated[str, Bound(0, most)], default)
+        if not value.isprintable():
+            raise UserError(f"The request does not fit: {name} has control characters.")
         return value
 
     def numbers(self, name: str, count: int) -> NDArray[np.float64]:
         """Exactly `count` real numbers, [count]."""
-        return self._vector(self._content.get(name), name, count)
+        return self._vector(self._read(name, _VECTOR), name, count)
 
     def rows(self, name: str, count: int, most: int) -> NDArray[np.float64]:
         """At least one and at most `most` lists of numbers, [N, count]."""
-        value = self._content.get(name)
-        if not isinstance(value, list) or not 1 <= len(value) <= most:
-            raise UserError(f"{name} must be 1 to {most} lists of {count} numbers.")
-        return np.stack([self._vector(row, name, count) for row in value])
+        rows = self._read(name, Annotated[tuple[_VECTOR, ...], Bound(1, most)])
+        return np.stack([self._vector(row, name, count) for row in rows])
 
     def objects(self, name: str, most: int) -> list[RequestFields]:
         """At least one and at most `most` JSON objects."""
-        value = self._content.get(name)
-        if not isinstance(value, list) or not 1 <= len(value) <= most:
-            raise UserError(f"{name} must be a list of 1 to {most} objects.")
-        return [RequestFields(part) for part in value]
+        parts = self._read(name, Annotated[tuple[dict[str, Any], ...], Bound(1, most)])
+        return [RequestFields(part) for part in parts]
+
+    def _read(self, name: str, hint: Any, default: Any = None) -> Any:
+        try:
+            return schema.convert(self._content.get(name, default), hint, name)
+        except ValueError as error:
+            raise UserError(f"The request does not fit: {error}.") from None
 
     @staticmethod
-    def _vector(value: Any, name: str, count: int) -> NDArray[np.float64]:
-        if not isinstance(value, list) or len(value) != count or not all(map(_is_number, value)):
-            raise UserError(f"{name} must be {count} finite numbers of at most {_MAX_NUMBER:.0e}.")
-        return np.asarray(value, dtype=np.float64)
-
-
-def _is_number(value: Any) -> bool:
-    is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_real and abs(value) <= _MAX_NUMBER and math.isfinite(value)
-
-
-def _shorten(value: Any) -> str:
-    return short(json.dumps(value)[:100])
+    def _vector(value: NDArray[np.float64], name: str, count: int) -> NDArray[np.float64]:
+        if len(value) != count:
+            raise UserError(f"The request does not fit: {name} does not have {count} numbers.")
+        return value
 
 
 def _refuse_constant(name: str) -> Any:

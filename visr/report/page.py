@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from visr.atari_games import human_normalised
-from visr.config import ATARI, SECTIONS
+from visr.config import SECTIONS
 from visr.report import commands, comparison, scores, style, templating
 from visr.report.figures import Picture
 from visr.report.read import RunData
@@ -47,7 +47,7 @@ def html(run: RunData, pictures: dict[str, Picture]) -> str:
     environment = templating.environment()
     environment.globals |= {"commands": commands}
     phase, settings = run.two_phase, run.finetune_config or run.config.training
-    is_atari = run.config.env.startswith(ATARI)
+    is_atari = run.config.is_atari
     return environment.get_template("run.html").render(
         title=run.path.resolve().name,
         run=run,
@@ -138,11 +138,11 @@ def _facts(run: RunData) -> dict[str, str]:
 def _is_mlp(run: RunData) -> bool:
     """Whether hidden layers read the observations; images are read by convolutions."""
     torso = run.config.agent.torso
-    return torso == "mlp" or (torso == "auto" and not run.config.env.startswith(ATARI))
+    return torso == "mlp" or (torso == "auto" and not run.config.is_atari)
 
 
 def _network(run: RunData) -> str:
-    agent, is_atari = run.config.agent, run.config.env.startswith(ATARI)
+    agent, is_atari = run.config.agent, run.config.is_atari
     torso = "impala" if is_atari and agent.torso == "auto" else agent.torso
     core = "lstm" if is_atari and agent.core == "auto" else agent.core
     return f"{_TORSOS[torso]}, {_CORES[core]}"

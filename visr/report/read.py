@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visr.atari_games import Game, by_id
-from visr.config import GRID, FinetuneConfig, RunConfig
+from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.storage.records import finetuning
 from visr.storage.records.evaluation import Evaluation
@@ -61,7 +61,7 @@ class RunData:
     @property
     def is_grid(self) -> bool:
         """Whether states are cells of a grid, so that maps and exact values exist."""
-        return self.config.env == GRID
+        return self.config.is_grid
 
     @property
     def game(self) -> Game | None:
@@ -101,7 +101,7 @@ def run_data(path: Path) -> RunData:
     """Read the run at `path`; a damaged file is a UserError."""
     run = RunDir.open(path)
     config = run.config()
-    is_grid = config.env == GRID
+    is_grid = config.is_grid
     data = RunData(
         path=path,
         config=config,
@@ -181,7 +181,7 @@ def _saved_task(path: Path, config: RunConfig) -> SavedTask:
             f"{path} has a reward over {len(task.reward)} states and the run's grid has "
             f"{config.grid.height} x {config.grid.width}; infer it with this run, or move it away."
         )
-    if config.env != GRID or not file.exists():  # exact values exist only on the grid
+    if not config.is_grid or not file.exists():  # exact values exist only on the grid
         return SavedTask(path.stem, task, None)
     if task.reward is None:
         raise UserError(

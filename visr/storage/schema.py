@@ -47,7 +47,7 @@ def read(cls: type[Record], content: Any, name: str = "it") -> Record:
     hints, values = _hints(cls), {}
     for field in dataclasses.fields(typing.cast(Any, cls)):
         if field.name in content:
-            values[field.name] = _convert(content[field.name], hints[field.name], field.name)
+            values[field.name] = convert(content[field.name], hints[field.name], field.name)
         elif _is_required(field):
             raise ValueError(f"{field.name} is missing")
     return cls(**values)
@@ -61,7 +61,8 @@ def to_dict(record: Any) -> dict[str, Any]:
     return start | {k: _plain(v, NULL_IS_INF in _metadata(hints[k])) for k, v in fields.items()}
 
 
-def _convert(value: Any, hint: Any, name: str) -> Any:
+def convert(value: Any, hint: Any, name: str) -> Any:
+    """A JSON value as the type that `hint` describes, or a ValueError that names it."""
     metadata = _metadata(hint)
     kind = typing.get_args(hint)[0] if metadata else hint
     bound = next((m for m in metadata if isinstance(m, Bound)), Bound())
@@ -76,11 +77,11 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
         if not isinstance(value, list):
             raise ValueError(f"{name} is not a list")
         _check_length(value, bound, name)
-        return tuple(_convert(part, typing.get_args(kind)[0], name) for part in value)
+        return tuple(convert(part, typing.get_args(kind)[0], name) for part in value)
     if origin is dict:
         if not isinstance(value, dict):
             raise ValueError(f"{name} holds no object")
-        return {str(k): _convert(v, typing.get_args(kind)[1], str(k)) for k, v in value.items()}
+        return {str(k): convert(v, typing.get_args(kind)[1], str(k)) for k, v in value.items()}
     if origin is Literal:
         if value not in typing.get_args(kind):
             raise ValueError(f"{name} is not one of {', '.join(typing.get_args(kind))}")
@@ -102,8 +103,8 @@ def _convert_union(value: Any, kinds: tuple[Any, ...], name: str) -> Any:
     for kind in others[:-1]:
         required = {f.name for f in dataclasses.fields(kind) if _is_required(f)}
         if isinstance(value, dict) and required <= value.keys():
-            return _convert(value, kind, name)
-    return _convert(value, others[-1], name)
+            return convert(value, kind, name)
+    return convert(value, others[-1], name)
 
 
 def _simple(value: Any, kind: Any, bound: Bound, name: str) -> Any:
