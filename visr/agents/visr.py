@@ -17,7 +17,10 @@ from visr.types import EnvSpec, Transitions, Unroll
 
 
 class Visr(Agent):
-    """phi(s): unit features, log q(w | s) = phi(s) . w + const;  psi(s, a, w): sums of phi, w's policy."""
+    """phi(s): unit features with log q(w | s) = phi(s) . w + const.
+
+    psi(s, a, w): expected discounted sums of phi under the policy of w, and its target network.
+    """
 
     adapts = True
 

@@ -204,5 +204,5 @@ def _gpi_values(agent: Visr, w: torch.Tensor, policies: torch.Tensor, num_states
     tasks = w.to(agent.device).repeat_interleave(num_states, dim=0)
     states = torch.arange(num_states, device=agent.device).repeat(len(w))
     consulted = policies.to(agent.device).expand(len(tasks), *policies.shape)
-    values = agent.psi.gpi_values(agent.psi.first_step(states), consulted, agent.psi.fold(tasks))
+    values = agent.action_values(agent.psi.first_step(states), consulted, agent.psi.fold(tasks))
     return values.amax(dim=-1).view(len(w), num_states).cpu().numpy().astype(np.float64)
