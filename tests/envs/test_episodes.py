@@ -1,4 +1,4 @@
-"""Whole episodes: as many as asked, each begun one finished, and nothing else counted."""
+"""Whole episodes: exactly as many as asked for, each played to its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from visr.envs import episodes
-from visr.envs.episodes import Choice, Episode, Moment
+from visr.envs.episodes import Episode, EpisodeSteps, TaskSchedule
 
 ON_RESET = 999.0
 """What a step that only resets pays here, so that counting it would show."""
@@ -51,7 +51,7 @@ class Clockwork(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 @dataclass
 class Passenger:
-    """A player that records its observations and tasks and always takes action 0."""
+    """An actor that records its observations and tasks and always takes action 0."""
 
     task_size: int = 2
     tasks: list[list[float]] = field(default_factory=list)
@@ -70,16 +70,20 @@ class Passenger:
         return np.zeros(len(observation), dtype=np.int64)
 
 
-def numbered(lasts: int = 0) -> Choice:
+def numbered(period: int = 0) -> TaskSchedule:
     """Tasks (1, 0), (2, 0), ... in the order they are drawn."""
     count = iter(range(1, 1000))
-    return Choice(lambda: np.array([next(count), 0], dtype=np.float32), lasts)
+    return TaskSchedule(lambda: np.array([next(count), 0], dtype=np.float32), period)
 
 
-def play(env: Clockwork, num_episodes: int, choice: Choice | None = None, **rest: Any) -> Any:
+def play(
+    env: Clockwork, num_episodes: int, schedule: TaskSchedule | None = None, **rest: Any
+) -> Any:
     """Episodes, and the passenger's notes."""
     player: Any = Passenger()
-    return episodes.play(player, env, choice or numbered(), num_episodes, seed=0, **rest), player
+    return episodes.play_episodes(
+        player, env, schedule or numbered(), num_episodes, seed=0, **rest
+    ), player
 
 
 def lengths(played: list[Episode]) -> list[int]:
@@ -111,21 +115,21 @@ def test_the_last_episode_is_played_to_its_end():
 
 
 def test_scores_are_sums_across_auto_resets():
-    # 1 + 2 = 3, 1 + ... + 9 = 45; a reset's 999 would show
+    # 1 + 2 = 3, 1 + ... + 9 = 45; the 999 of a reset must not count
     played, _ = play(Clockwork(2, 9), 7)
     assert [episode.score for episode in played] == [3, 45, 3, 3, 3, 45, 3]
 
 
 def test_idle_environments_are_not_counted():
-    # One episode is asked of three environments, then four: the others' steps are nobody's.
+    # One episode is asked of three environments, then four: the others' steps do not count.
     for num_episodes, expected in ((1, [5]), (4, [5, 2, 3, 2])):
         watched: list[tuple[list[int], list[list[int]], list[float]]] = []
 
-        def watch(moment: Moment, log: Any = watched) -> None:
-            playing, reached, reward = moment.episode, moment.reached, moment.reward
+        def watch(steps: EpisodeSteps, log: Any = watched) -> None:
+            playing, reached, reward = steps.episode, steps.next_observation, steps.reward
             log.append((playing.tolist(), reached.tolist(), reward.tolist()))
 
-        played, _ = play(Clockwork(5, 2, 3), num_episodes, watch=watch)
+        played, _ = play(Clockwork(5, 2, 3), num_episodes, on_step=watch)
         assert lengths(played) == expected
         steps = [
             (n, age, gained)
@@ -159,7 +163,7 @@ def test_a_task_lasts_for_its_whole_episode():
 def test_a_task_can_last_for_a_number_of_steps():
     # t           0  1  2  3  4  5  6  .  8  9 10 11 ...
     # age         0  1  2  3  4  5  6     0  1  2  3
-    played, player = play(Clockwork(7), 2, numbered(lasts=3))
+    played, player = play(Clockwork(7), 2, numbered(period=3))
     tasks = [task for (task,) in player.tasks]
     assert tasks[:7] == [1, 1, 1, 2, 2, 2, 3]
     assert tasks[8:] == [4, 4, 4, 5, 5, 5, 6]

@@ -257,14 +257,14 @@ def test_evaluation_shares_no_random_draws_with_the_collected_steps(
     draws: list[bytes] = []
 
     for module in (two_phase, collect):
-        play = module.play
+        play = module.play_episodes
 
         def watched(actor: Any, *arguments: Any, seed: int, play: Any = play, **others: Any) -> Any:
             seeds.append(seed)
             draws.append(actor._random.get_state().numpy().tobytes())
             return play(actor, *arguments, seed=seed, **others)
 
-        monkeypatch.setattr(module, "play", watched)
+        monkeypatch.setattr(module, "play_episodes", watched)
     collect_rewarded(agent, config, num_episodes=9, num_steps=999, seed=0)
     for seed in (1, 2):  # the command line's, and the next run's
         two_phase.evaluate_task(agent, config, task(W), num_episodes=1, seed=seed)

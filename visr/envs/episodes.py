@@ -1,9 +1,9 @@
-"""Whole episodes, many environments side by side; as many as asked for, none preferred for being short."""
+"""Whole episodes in parallel environments; exactly as many as asked for, so short ones are not preferred."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -13,41 +13,41 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
 
 
-class Player(Protocol):
-    """Whoever can play: `visr.agents.epsilon_greedy_actor.EpsilonGreedyActor`, or somebody else's policy."""
+class TaskActor(Protocol):
+    """Acts in N environments, each with a task: `EpsilonGreedyActor`, or a baseline's policy."""
 
     task_size: int
 
     def pursue(self, w: Tensor) -> None:
-        """The tasks from now on: [N, task size]."""
+        """Set the tasks: [N, task size]."""
         ...
 
-    def act(self, observation: NDArray, starts: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Actions for observations [N, ...]; `starts` tells which of them begin an episode."""
+    def act(self, observation: NDArray, starts: Bools) -> NDArray[np.int64]:
+        """Actions for observations [N, ...]; `starts` [N] marks those that begin an episode."""
         ...
 
 
-class Moment(NamedTuple):
-    """One step of the environments that are playing."""
+class EpisodeSteps(NamedTuple):
+    """One step of each of the n environments that are playing."""
 
     episode: NDArray[np.intp]
-    """[n], whose step it was."""
-    before: NDArray
-    """[n, ...], the observations that were left."""
+    """[n], the number of its episode."""
+    observation: NDArray
+    """[n, ...]"""
     action: NDArray[np.int64]
-    reached: NDArray
-    """[n, ...], the observations that followed."""
+    """[n]"""
+    next_observation: NDArray
+    """[n, ...]"""
     reward: Floats
-
-
-Watch = Callable[[Moment], None]
+    """[n]"""
 
 
 @dataclass
 class Episode:
-    """What one episode came to."""
+    """The task and the return of one episode."""
 
     w: Floats
     """[d], the task it began with."""
@@ -55,76 +55,104 @@ class Episode:
     """The sum of raw rewards."""
     num_steps: int = 0
     is_finished: bool = False
-    """False if the budget of steps ran out first."""
+    """False if the step budget cut it short."""
 
 
 @dataclass
-class Choice:
-    """Which task an episode pursues, and for how long."""
+class TaskSchedule:
+    """Which tasks an episode pursues."""
 
     draw: Callable[[], Floats]
     """The next task, [d]."""
-    lasts: int = 0
-    """Steps before another is drawn; 0: the whole episode."""
+    period: int = 0
+    """Steps until the next task is drawn; 0: one task for the whole episode."""
 
 
-@dataclass
-class _Stage:
-    """Who plays which episode."""
-
-    episodes: list[Episode] = field(default_factory=list)
-    playing: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    """[N], the episode of each environment; -1 for one that only waits for the others."""
-
-
-def play(
-    player: Player,
+def play_episodes(
+    actor: TaskActor,
     env: VectorEnv,
-    choice: Choice,
+    schedule: TaskSchedule,
     num_episodes: int,
     *,
     seed: int,
     max_steps: int | None = None,
-    watch: Watch | None = None,
+    on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> list[Episode]:
-    """Play exactly `num_episodes`, each in whichever environment is free, or until `max_steps` in all."""
-    stage = _Stage(playing=np.full(env.num_envs, -1, dtype=np.intp))
-    tasks = np.zeros((env.num_envs, player.task_size), dtype=np.float32)
+    """Play `num_episodes` episodes, or until `max_steps` in all; a free environment starts the next one."""
+    slots = _Slots(env.num_envs, actor.task_size, schedule)
     observation, _ = env.reset(seed=seed)
     starts, ended = np.ones(env.num_envs, dtype=np.bool_), np.zeros(env.num_envs, dtype=np.bool_)
     num_steps = 0
     while max_steps is None or num_steps < max_steps:
-        earlier = tasks.copy()
-        _begin(stage, tasks, choice, starts, num_episodes)
-        if len(stage.episodes) >= num_episodes and (stage.playing < 0).all():
+        earlier = slots.w.copy()
+        slots.start(starts, num_episodes)
+        if len(slots.episodes) >= num_episodes and (slots.playing < 0).all():
             break
-        _renew(stage, tasks, choice)
-        if num_steps == 0 or (tasks != earlier).any():
-            player.pursue(torch.from_numpy(tasks.copy()))
-        action = player.act(observation, starts)
-        before = observation
+        slots.renew()
+        if num_steps == 0 or (slots.w != earlier).any():
+            actor.pursue(torch.from_numpy(slots.w.copy()))
+        action, before = actor.act(observation, starts), observation
         observation, reward, terminated, truncated, _ = env.step(action)
-        happened = ~ended & (stage.playing >= 0)
-        for index in np.flatnonzero(happened):
-            episode = stage.episodes[stage.playing[index]]
-            episode.score += float(reward[index])
-            episode.num_steps += 1
-        num_steps += int(happened.sum())
-        if watch:
-            watch(
-                Moment(
-                    stage.playing[happened],
-                    before[happened],
-                    action[happened],
-                    observation[happened],
-                    reward[happened],
-                )
-            )
+        happened = ~ended & (
+            slots.playing >= 0
+        )  # an environment that ended only resets in this step
+        steps = EpisodeSteps(
+            slots.playing[happened],
+            before[happened],
+            action[happened],
+            observation[happened],
+            reward[happened],
+        )
+        slots.add(steps)
+        num_steps += len(steps.episode)
+        if on_step and len(steps.episode):
+            on_step(steps)
         starts, ended = ended, terminated | truncated
-        for index in np.flatnonzero(ended & happened):
-            stage.episodes[stage.playing[index]].is_finished = True
-            stage.playing[index] = -1
-    return stage.episodes
+        slots.finish(ended & happened)
+    return slots.episodes
+
+
+class _Slots:
+    """Which episode and which task each environment has."""
+
+    def __init__(self, num_envs: int, task_size: int, schedule: TaskSchedule) -> None:
+        self._schedule = schedule
+        self.episodes: list[Episode] = []
+        self.playing = np.full(num_envs, -1, dtype=np.intp)
+        """[N], the episode of each environment; -1 for none."""
+        self.w = np.zeros((num_envs, task_size), dtype=np.float32)
+
+    def start(self, starts: Bools, num_episodes: int) -> None:
+        """Start the next episodes in environments that are free."""
+        for index in np.flatnonzero(starts & (self.playing < 0)):
+            if len(self.episodes) < num_episodes:
+                self.w[index] = self._schedule.draw()
+                self.playing[index] = len(self.episodes)
+                self.episodes.append(Episode(w=self.w[index].copy()))
+
+    def renew(self) -> None:
+        """Draw the next task where the period of the last one is over."""
+        if not self._schedule.period:
+            return
+        for index in np.flatnonzero(self.playing >= 0):
+            age = self.episodes[self.playing[index]].num_steps
+            if age and age % self._schedule.period == 0:
+                self.w[index] = self._schedule.draw()
+
+    def add(self, steps: EpisodeSteps) -> None:
+        for number, reward in zip(steps.episode, steps.reward, strict=True):
+            self.episodes[number].score += float(reward)
+            self.episodes[number].num_steps += 1
+
+    def finish(self, ended: Bools) -> None:
+        for index in np.flatnonzero(ended):
+            self.episodes[self.playing[index]].is_finished = True
+            self.playing[index] = -1
+
+
+def finished(episodes: list[Episode]) -> list[Episode]:
+    """Those that the step budget did not cut short; all of them if it cut every one."""
+    return [episode for episode in episodes if episode.is_finished] or episodes
 
 
 class EpisodeReturns:
@@ -145,29 +173,3 @@ class EpisodeReturns:
     def clear(self) -> None:
         """Start all returns at 0."""
         self.running = torch.zeros_like(self.running)
-
-
-def whole(episodes: list[Episode]) -> list[Episode]:
-    """Those whose score is of a whole episode; where none is, all of them are as good as one another."""
-    return [episode for episode in episodes if episode.is_finished] or episodes
-
-
-def _begin(
-    stage: _Stage, tasks: Floats, choice: Choice, starts: NDArray[np.bool_], num_episodes: int
-) -> None:
-    """Give environments that stand at an episode's start the next one, while there are any."""
-    for index in np.flatnonzero(starts & (stage.playing < 0)):
-        if len(stage.episodes) < num_episodes:
-            tasks[index] = choice.draw()
-            stage.playing[index] = len(stage.episodes)
-            stage.episodes.append(Episode(w=tasks[index].copy()))
-
-
-def _renew(stage: _Stage, tasks: Floats, choice: Choice) -> None:
-    """Draw another task where one has lasted long enough."""
-    if not choice.lasts:
-        return
-    for index in np.flatnonzero(stage.playing >= 0):
-        age = stage.episodes[stage.playing[index]].num_steps
-        if age and age % choice.lasts == 0:
-            tasks[index] = choice.draw()

@@ -16,7 +16,7 @@ from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
-from visr.envs.episodes import Choice, Player, play
+from visr.envs.episodes import TaskActor, TaskSchedule, play_episodes
 from visr.inference import prompts
 from visr.inference.collect import (
     ACTIONS,
@@ -83,7 +83,7 @@ def run(
             num_episodes=num_episodes,
             num_steps=num_steps,
             seed=seed,
-            choice=_choice(agent, num_tasks, seed),
+            schedule=_schedule(agent, num_tasks, seed),
         )
         tasks = infer_tasks(steps, config)
     conditions = []
@@ -121,10 +121,12 @@ def evaluate(
         yield evaluate_task(agent, config, task, name=name, num_episodes=num_episodes, seed=seed)
     if config.agent.algorithm != "uniform":
         name = UNADAPTED if agent.task_size > 1 else AS_TRAINED
-        choice = Choice(own_tasks(agent, seed), config.training.unroll_length)
-        yield _play(agent, config, name, choice, num_episodes=num_episodes, seed=seed)
-    choice = Choice(own_tasks(agent, seed))
-    yield _play(agent, config, UNTRAINED, choice, num_episodes=num_episodes, seed=seed, epsilon=1.0)
+        schedule = TaskSchedule(own_tasks(agent, seed), config.training.unroll_length)
+        yield _play(agent, config, name, schedule, num_episodes=num_episodes, seed=seed)
+    schedule = TaskSchedule(own_tasks(agent, seed))
+    yield _play(
+        agent, config, UNTRAINED, schedule, num_episodes=num_episodes, seed=seed, epsilon=1.0
+    )
 
 
 def evaluate_task(
@@ -144,7 +146,7 @@ def evaluate_task(
         agent,
         config,
         name or task.name,
-        Choice(lambda: w),
+        TaskSchedule(lambda: w),
         num_episodes=num_episodes,
         epsilon=epsilon,
         gpi=gpi,
@@ -157,7 +159,7 @@ def _play(
     agent: Agent,
     config: RunConfig,
     name: str,
-    choice: Choice,
+    schedule: TaskSchedule,
     *,
     num_episodes: int,
     seed: int,
@@ -169,23 +171,23 @@ def _play(
     env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
     random = torch.Generator().manual_seed(derived(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
-    condition = score(actor, env, config, name, choice, num_episodes, seed, r_squared)
+    condition = score(actor, env, config, name, schedule, num_episodes, seed, r_squared)
     env.close()
     return condition
 
 
 def score(
-    player: Player,
+    actor: TaskActor,
     env: VectorEnv,
     config: RunConfig,
     name: str,
-    choice: Choice,
+    schedule: TaskSchedule,
     num_episodes: int,
     seed: int,
     r_squared: float | None = None,
 ) -> Condition:
     """Raw scores of whole episodes of any actor."""
-    episodes = play(player, env, choice, num_episodes, seed=seed)
+    episodes = play_episodes(actor, env, schedule, num_episodes, seed=seed)
     scores = [episode.score for episode in episodes]
     game = atari_games.by_id(config.env)
     normalised = atari_games.human_normalised(float(np.mean(scores)), game) if game else None
@@ -216,7 +218,7 @@ def to_record(
     )
 
 
-def _choice(agent: Agent, num_tasks: int | None, seed: int) -> Choice | None:
+def _schedule(agent: Agent, num_tasks: int | None, seed: int) -> TaskSchedule | None:
     """DIAYN's skills take turns, and so do `num_tasks` tasks; None is a new task for every episode."""
     if isinstance(agent, Diayn):
         tasks = itertools.cycle(np.eye(agent.task_size, dtype=np.float32))
@@ -225,4 +227,4 @@ def _choice(agent: Agent, num_tasks: int | None, seed: int) -> Choice | None:
         tasks = itertools.cycle([draw() for _ in range(num_tasks)])
     else:
         return None
-    return Choice(lambda: next(tasks))
+    return TaskSchedule(lambda: next(tasks))

@@ -13,7 +13,7 @@ from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
-from visr.envs.episodes import Choice, Moment, play, whole
+from visr.envs.episodes import EpisodeSteps, TaskSchedule, finished, play_episodes
 from visr.errors import UserError
 from visr.inference.steps import RewardedSteps, TriedTasks
 from visr.ops.rng import derived
@@ -35,32 +35,34 @@ def collect_rewarded(
     num_episodes: int = NUM_EPISODES,
     num_steps: int = NUM_STEPS,
     seed: int = 0,
-    choice: Choice | None = None,
+    schedule: TaskSchedule | None = None,
 ) -> RewardedSteps:
     """Play episodes with one task each, drawn as in training; keep phi(s') and the raw r of every step."""
     for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
         if value < 1:
             raise UserError(f"{name} = {value} must be at least 1.")
-    choice = choice or Choice(own_tasks(agent, seed))
+    schedule = schedule or TaskSchedule(own_tasks(agent, seed))
     env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
     random = torch.Generator().manual_seed(derived(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
-    phi, reward, which = [], [], []
+    kept: list[tuple[NDArray, NDArray, NDArray]] = []
 
-    def watch(moment: Moment) -> None:
-        if len(moment.episode):
-            phi.append(features(agent, moment.reached))
-            reward.append(np.asarray(moment.reward, dtype=np.float64))
-            which.append(moment.episode.copy())
+    def keep(steps: EpisodeSteps) -> None:
+        reward = np.asarray(steps.reward, dtype=np.float64)
+        kept.append((features(agent, steps.next_observation), reward, steps.episode))
 
-    episodes = play(actor, env, choice, num_episodes, seed=seed, max_steps=num_steps, watch=watch)
-    env.close()
-    finished = whole(episodes)
-    tried = TriedTasks(
-        np.array([episode.w for episode in finished], dtype=np.float64),
-        np.array([episode.score for episode in finished]),
+    episodes = finished(
+        play_episodes(
+            actor, env, schedule, num_episodes, seed=seed, max_steps=num_steps, on_step=keep
+        )
     )
-    return RewardedSteps(np.concatenate(phi), np.concatenate(reward), np.concatenate(which), tried)
+    env.close()
+    tried = TriedTasks(
+        np.array([episode.w for episode in episodes], dtype=np.float64),
+        np.array([episode.score for episode in episodes]),
+    )
+    phi, reward, episode = (np.concatenate(parts) for parts in zip(*kept, strict=True))
+    return RewardedSteps(phi, reward, episode, tried)
 
 
 def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:

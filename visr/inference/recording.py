@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from visr import envs
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
-from visr.envs.episodes import Choice, Moment, play
+from visr.envs.episodes import EpisodeSteps, TaskSchedule, play_episodes
 from visr.errors import UserError
 from visr.inference import collect, expression
 from visr.inference.steps import RewardedSteps
@@ -119,20 +119,25 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
     env = envs.make_vec(config, min(_NUM_ENVS, num_steps))
     random = torch.Generator().manual_seed(seed)
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
-    moments: list[Moment] = []
+    kept: list[EpisodeSteps] = []
     phi: list[NDArray[np.float32]] = []
 
-    def watch(moment: Moment) -> None:
-        if len(moment.episode):
-            moments.append(moment._replace(reward=np.empty(0, dtype=np.float32)))
-            phi.append(collect.features(agent, moment.reached))
+    def keep(steps: EpisodeSteps) -> None:
+        kept.append(steps)
+        phi.append(collect.features(agent, steps.next_observation))
 
-    choice = Choice(collect.own_tasks(agent, seed), config.training.unroll_length)
-    play(actor, env, choice, num_steps, seed=seed, max_steps=num_steps, watch=watch)
+    schedule = TaskSchedule(collect.own_tasks(agent, seed), config.training.unroll_length)
+    play_episodes(actor, env, schedule, num_steps, seed=seed, max_steps=num_steps, on_step=keep)
     env.close()
-    joined = {
-        name: np.concatenate([getattr(moment, name) for moment in moments])[:num_steps]
-        for name in ("before", "action", "reached", "episode")
-    }
-    names = envs.space_codec(config).field_names
-    return Recording(**joined, phi=np.concatenate(phi)[:num_steps], names=names)
+
+    def joined(arrays: Iterable[NDArray]) -> NDArray:
+        return np.concatenate(list(arrays))[:num_steps]
+
+    return Recording(
+        before=joined(steps.observation for steps in kept),
+        action=joined(steps.action for steps in kept),
+        reached=joined(steps.next_observation for steps in kept),
+        phi=joined(phi),
+        episode=joined(steps.episode for steps in kept),
+        names=envs.space_codec(config).field_names,
+    )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from visr import envs
 from visr.config import RunConfig
-from visr.envs.episodes import Choice
+from visr.envs.episodes import TaskSchedule
 from visr.errors import needing
 from visr.evaluation import two_phase
 from visr.evaluation.two_phase import PhaseTwo
@@ -68,7 +68,7 @@ def evaluate(run: RunDir, *, num_trials: int = two_phase.NUM_TRIALS, seed: int =
     for name, epsilon in ((AS_TRAINED, config.agent.epsilon), (UNTRAINED, 1.0)):
         player = BaselineActor(policy, epsilon, seed)
         env = envs.make_vec(config, min(10, num_trials))
-        one = Choice(lambda: np.ones(1, dtype=np.float32))
+        one = TaskSchedule(lambda: np.ones(1, dtype=np.float32))
         scores.append(two_phase.score(player, env, config, name, one, num_trials, seed + 1))
         env.close()
     result = PhaseTwo({}, two_phase.to_record(config, config.training.num_steps, scores))
