@@ -1,4 +1,4 @@
-"""The real command line with tiny numbers: results on stdout, the rest on stderr, exit codes."""
+"""The command line on the grid: results on stdout, everything else on stderr, exit codes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Answer(NamedTuple):
 
     @property
     def json(self) -> dict[str, Any]:
-        """Exactly one JSON object, and silence otherwise."""
+        """The JSON object on stdout; nothing else may be printed."""
         assert (self.code, self.err) == (0, "")
         assert self.out.count("\n") == 1
         content = json.loads(self.out, parse_constant=pytest.fail)
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
 
 
 def visr(*arguments: str | Path) -> Answer:
-    """What a shell would see, without the second that a new interpreter costs."""
+    """Run the command line in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main([str(a) for a in arguments])
@@ -81,7 +81,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 # ------------------------------------------------------------------ pretrain
 
 
-def test_pretrain_says_where_the_run_is_and_how_good_it_is(pretrained: tuple[Path, Answer]):
+def test_pretrain_prints_the_directory_of_the_run_and_its_scores(pretrained: tuple[Path, Answer]):
     path, answer = pretrained
     assert (answer.code, answer.err) == (0, "")
     assert str(path) in answer.out  # in one piece, however long it is
@@ -89,7 +89,7 @@ def test_pretrain_says_where_the_run_is_and_how_good_it_is(pretrained: tuple[Pat
         assert words in answer.out
 
 
-def test_pretrain_writes_the_run_that_was_asked_for(pretrained: tuple[Path, Answer]):
+def test_pretrain_writes_the_configured_run(pretrained: tuple[Path, Answer]):
     run = RunDir.open(pretrained[0])
     wanted = configuration.replace(presets.get("smoke"), num_steps=5120, seed=3)
     assert run.config() == wanted
@@ -119,7 +119,7 @@ def test_a_run_that_diverged_prints_null_and_not_nan(run: Path):
     assert visr("pretrain", "--resume", run, "--json").json["psi_loss"] is None
 
 
-def test_defaults_follow_the_environment_wherever_it_stands_in_the_line(
+def test_defaults_are_the_environments_at_any_position_of_its_id(
     monkeypatch: pytest.MonkeyPatch,
 ):
     from visr import pretraining
@@ -140,9 +140,9 @@ def test_defaults_follow_the_environment_wherever_it_stands_in_the_line(
     assert seen == [classic, classic, grid]
 
 
-def test_other_environments_train_too_and_say_what_they_cannot_do(tmp_path: Path):
-    arguments = ("--preset", "smoke", "--num-steps", "1280", "--out", tmp_path / "lake")
-    answer = visr("pretrain", "FrozenLake-v1", *arguments)
+def test_other_environments_train_and_reject_expressions_of_the_grid(tmp_path: Path):
+    sizes = ("--preset", "smoke", "--num-steps", "1280", "--recorded-steps", "200")
+    answer = visr("pretrain", "FrozenLake-v1", *sizes, "--out", tmp_path / "lake")
     assert (answer.code, answer.err) == (0, "")
     assert "1,280" in answer.out
     assert "fraction of optimal" not in answer.out
@@ -206,14 +206,14 @@ def test_the_options_of_infer_reach_the_regression(run: Path, tmp_path: Path):
     assert visr("evaluate", run, elsewhere).code == 0
 
 
-def test_two_rewards_with_like_words_do_not_take_each_others_place(run: Path):
+def test_two_rewards_with_the_same_words_get_different_files(run: Path):
     for reward in ("row > 5", "row < 5", "row > 5", "row >= 5"):
         assert visr("infer", run, "--reward", reward).code == 0
     names = {p.stem: json.loads(p.read_text())["name"] for p in RunDir(run).task_files()}
     assert names == {"row-5": "row > 5", "row-5-2": "row < 5", "row-5-3": "row >= 5"}
 
 
-def test_inferring_anew_forgets_the_evaluation_of_the_task_before(run: Path):
+def test_replacing_a_task_removes_its_evaluation(run: Path):
     visr("infer", run, "--reward", "goal:2,3", "--name", "it")
     visr("evaluate", run, "it")
     assert (run / "tasks" / "it.evaluation.json").exists()
@@ -273,7 +273,7 @@ def test_report_prints_the_path_of_its_page_or_one_object(run: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("what", ["envs", "presets", "rewards"])
-def test_list_names_what_there_is(what: str):
+def test_list_prints_the_same_entries_as_text_and_as_json(what: str):
     plain, listed = visr("list", what), visr("list", what, "--json").json
     assert (plain.code, plain.err) == (0, "")
     assert list(listed) == [what]
@@ -287,7 +287,7 @@ def test_list_names_what_there_is(what: str):
 # ------------------------------------------------------- help and exit codes
 
 
-def test_help_names_every_command_and_is_what_nothing_at_all_shows():
+def test_help_names_every_command_and_is_the_answer_to_no_command():
     assert visr() == visr("--help") == visr("-h")
     assert visr().code == 0
     assert all(f"\n  {verb} " in visr().out for verb in VERBS)
@@ -312,7 +312,7 @@ def test_help_of_a_command_names_its_options(verb: str):
         assert positional[name] in answer.out, name
 
 
-def test_help_shows_the_presets_own_defaults():
+def test_help_shows_the_defaults_of_the_preset():
     page = " ".join(visr("pretrain", "--preset", "smoke", "--help").out.split())
     assert "(default: 20480)" in page
 
@@ -345,7 +345,7 @@ def test_ctrl_c_outside_training_is_130(monkeypatch: pytest.MonkeyPatch):
         ("x" * 100, "x" * 60),
     ],
 )
-def test_names_of_tasks_are_plain_file_names(text: str, name: str):
+def test_names_of_tasks_become_plain_file_names(text: str, name: str):
     assert task_store.slug(text) == name
 
 
@@ -365,7 +365,9 @@ def shell(
 
 @pytest.mark.parametrize("buffering", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "not"])
 @pytest.mark.parametrize("arguments", [["list", "rewards"], ["list", "--help"]], ids=" ".join)
-def test_a_reader_who_has_gone_hears_no_complaint(arguments: list[str], buffering: dict[str, str]):
+def test_a_closed_pipe_behind_stdout_prints_nothing(
+    arguments: list[str], buffering: dict[str, str]
+):
     reader, writer = os.pipe()
     os.close(reader)
     with contextlib.closing(os.fdopen(writer, "wb")):
@@ -375,7 +377,7 @@ def test_a_reader_who_has_gone_hears_no_complaint(arguments: list[str], bufferin
 
 @pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", ">&- 2>&-"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
-def test_a_refusal_that_nobody_can_hear_is_still_a_2(where: str, tmp_path: Path):
+def test_bad_input_exits_with_2_even_if_stderr_cannot_be_written(where: str, tmp_path: Path):
     command = f"{sys.executable} -m visr task list nowhere {where}"
     done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True)
     assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
@@ -391,7 +393,7 @@ def test_a_full_disk_behind_stdout_is_one_sentence():
     )
 
 
-def test_mistakes_read_the_same_on_a_terminal_without_utf_8():
+def test_errors_are_the_same_without_utf_8():
     sentences = {
         shell(["list", "envz"], subprocess.PIPE, PYTHONIOENCODING=encoding).stderr
         for encoding in ("utf-8", "ascii")

@@ -124,10 +124,10 @@ def _numbers(status: Status) -> str:
             shown.append(f"{family} {status.evaluation[family]:.2f}")
     if "mean_return" in status.evaluation:
         shown.append(f"return {status.evaluation['mean_return']:.1f}")
-    if vitals := status.stats:
-        shown.append(f"actors {vitals['actors']:.0f}, queue {vitals['queue']:.0f}")
-        shown.append(f"stale {vitals['staleness']:.1f} (at most {vitals['max_staleness']:.0f})")
+    if stats := status.stats:
+        shown.append(f"actors {stats['actors']:.0f}, queue {stats['queue']:.0f}")
+        shown.append(f"stale {stats['staleness']:.1f} (at most {stats['max_staleness']:.0f})")
         shown.append(
-            f"waiting: actors {vitals['actors_waiting']:.0%}, learner {vitals['learner_waiting']:.0%}"
+            f"waiting: actors {stats['actors_waiting']:.0%}, learner {stats['learner_waiting']:.0%}"
         )
     return "  ".join(shown)

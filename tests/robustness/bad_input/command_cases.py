@@ -13,7 +13,7 @@ from tests.robustness.bad_input.files import (
 
 TRAIN = "pretrain --preset smoke --out out"
 ASK = "infer run --reward"
-FILM = "play run --max-steps 3"
+PLAY = "play run --max-steps 3"
 TUNE = "finetune run --task goal"
 LONG = "a" * 300
 HUGE = "x" * 100_000
@@ -188,10 +188,10 @@ PLACES = [
          "another place", text("f", "mine")),
     Case("report run --out f", "f", "another place",
          text("f", "mine")),
-    Case(f"{FILM} --video .mp4", "'.mp4'", "video.mp4"),
-    Case(f"{FILM} --video ''", "''", "video.mp4"),
-    Case(f"{FILM} --video film.avi", "'film.avi'", "video.mp4"),
-    Case(f"{FILM} --video f/film.mp4", "f/film.mp4", "another place",
+    Case(f"{PLAY} --video .mp4", "'.mp4'", "video.mp4"),
+    Case(f"{PLAY} --video ''", "''", "video.mp4"),
+    Case(f"{PLAY} --video video.avi", "'video.avi'", "video.mp4"),
+    Case(f"{PLAY} --video f/video.mp4", "f/video.mp4", "another place",
          text("f", "mine")),
     Case("export run goal policy.txt", "'policy.txt'", "policy.onnx",
          saved_task),

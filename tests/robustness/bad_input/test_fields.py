@@ -1,4 +1,4 @@
-"""Every numeric field of every configuration, by the command line and from Python."""
+"""Every numeric setting refuses wrong values, on the command line and in Python."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VALUES: tuple[Any, ...] = (
 @pytest.mark.parametrize(
     ("field", "word"), [(field, WORDS[i % len(WORDS)]) for i, field in enumerate(FIELDS)]
 )
-def test_no_field_of_the_command_line_takes_nonsense(
+def test_every_option_refuses_a_wrong_number(
     field: str, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     option = f"--{field.replace('_', '-')}"
@@ -46,7 +46,7 @@ def test_no_field_of_the_command_line_takes_nonsense(
 
 
 @pytest.mark.parametrize("field", FIELDS)
-def test_no_field_takes_nonsense_from_python(field: str):
+def test_every_field_refuses_wrong_values_in_python(field: str):
     for value in VALUES:
         with pytest.raises(UserError, match=field) as refused:
             configuration.replace(RunConfig(), **{field: value})
@@ -54,14 +54,14 @@ def test_no_field_takes_nonsense_from_python(field: str):
 
 
 @pytest.mark.parametrize("field", FINETUNE)
-def test_no_setting_of_fine_tuning_takes_nonsense(field: str):
+def test_every_setting_of_fine_tuning_refuses_wrong_values(field: str):
     for value in VALUES:
         with pytest.raises(UserError, match=field) as refused:
             configuration.finetune_settings({field: value})
         assert len(str(refused.value)) < 400
 
 
-def test_what_is_legal_alone_is_refused_where_the_product_would_not_fit():
+def test_values_whose_product_needs_too_much_memory_are_refused():
     for fields in (
         {"hidden_sizes": (10**6, 10**6)},
         {"hidden_sizes": (300,), "height": 1000, "width": 1000},

@@ -1,4 +1,4 @@
-"""The Python API against wrong types and values: a sentence, never a silent NaN or an internal error."""
+"""The Python API refuses wrong types and values with a sentence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def task(run: api.Run) -> visr.Task:
     ],
     ids=lambda fields: next(iter(fields)),
 )  # fmt: skip
-def test_pretrain_refuses(fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_pretrain_refuses_wrong_arguments(
+    fields: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     arguments: dict[str, Any] = {"env": GRID, "preset": "smoke"} | fields
     with pytest.raises(UserError) as refused:
@@ -50,7 +52,9 @@ def test_pretrain_refuses(fields: dict[str, Any], tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("path", ["nowhere", "", "a\0b", "x" * 300, "pretrained:", "pretrained:x"])
-def test_load_and_resume_refuse(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_load_and_resume_refuse_wrong_paths(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     for open_it in (visr.load, visr.resume, visr.Task.load):
         with pytest.raises((UserError, ValueError), match=r"\w"):
@@ -58,7 +62,7 @@ def test_load_and_resume_refuse(path: str, tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("path", [5, None, [], {}])
-def test_what_is_no_path_is_a_type_error(path: Any):
+def test_something_other_than_a_path_is_a_type_error(path: Any):
     for open_it in (visr.load, visr.resume, visr.Task.load):
         with pytest.raises(TypeError, match="PathLike"):
             open_it(path)
@@ -115,13 +119,13 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "psi of inf": lambda run, _: run.successor_features([0], [INF] * 5),
     "psi of two": lambda run, _: run.successor_features([0], [1, 2]),
     "psi of words": lambda run, _: run.successor_features([0], "x"),
-    "meet for no episodes": lambda run, _: run.meet_rewards(num_episodes=0),
-    "meet for no steps": lambda run, _: run.meet_rewards(num_steps=0),
-    "meet before time": lambda run, _: run.meet_rewards(seed=-1),
-    "try nothing": lambda run, task: run.try_task(task, num_episodes=0),
-    "try at nan": lambda run, task: run.try_task(task, epsilon=NAN),
-    "try before time": lambda run, task: run.try_task(task, seed=-1),
-    "try words": lambda run, _: run.try_task("goal"),  # pyright: ignore
+    "collect for no episodes": lambda run, _: run.collect_rewarded(num_episodes=0),
+    "collect for no steps": lambda run, _: run.collect_rewarded(num_steps=0),
+    "collect with seed -1": lambda run, _: run.collect_rewarded(seed=-1),
+    "evaluate no episodes": lambda run, task: run.evaluate_task(task, num_episodes=0),
+    "evaluate at epsilon nan": lambda run, task: run.evaluate_task(task, epsilon=NAN),
+    "evaluate with seed -1": lambda run, task: run.evaluate_task(task, seed=-1),
+    "evaluate a string": lambda run, _: run.evaluate_task("goal"),  # pyright: ignore
     "export words": lambda run, _: run.export("goal", "p.onnx"),  # pyright: ignore
     "finetune words": lambda run, _: run.finetune("goal"),  # pyright: ignore
     "finetune for no steps": lambda run, task: run.finetune(task, num_steps=0),
@@ -137,7 +141,7 @@ def _elsewhere(task: visr.Task) -> visr.Task:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_run_refuses(name: str, run: api.Run, task: visr.Task):
+def test_methods_of_a_run_refuse_wrong_arguments(name: str, run: api.Run, task: visr.Task):
     with pytest.raises(UserError) as refused:
         CALLS[name](run, task)
     sentence = str(refused.value)
@@ -174,11 +178,11 @@ MATHEMATICS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", MATHEMATICS)
-def test_the_mathematics_refuses_and_never_hangs_or_answers_nan(name: str):
+def test_functions_of_ops_refuse_wrong_arguments(name: str):
     with pytest.raises((UserError, ValueError), match=r"\w"):
         MATHEMATICS[name]()
 
 
-def test_shapes_that_do_not_fit_are_torchs_own_error():
+def test_wrong_shapes_raise_torchs_error():
     with pytest.raises(RuntimeError, match="size"):
         returns.n_step(EYE, EYE, torch.ones(3, 3), 1)

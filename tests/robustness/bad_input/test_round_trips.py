@@ -1,4 +1,4 @@
-"""What is written and read again is what it was: expressions, configurations, tasks, ledgers."""
+"""Writing and reading again gives the same value: expressions, configurations, tasks, ledgers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def operand(value: float) -> str:
 @given(
     a=numbers, b=numbers, operator=some.sampled_from(["+", "-", "*", "<", "<=", "==", "!=", ">"])
 )
-def test_an_expression_says_what_python_says(a: float, b: float, operator: str):
+def test_an_expression_has_the_value_that_python_gives(a: float, b: float, operator: str):
     said = expression.evaluate(f"{operand(a)} {operator} x", {"x": np.array([b])})
     expected = {
         "+": a + b, "-": a - b, "*": a * b, "<": a < b, "<=": a <= b, "==": a == b, "!=": a != b,

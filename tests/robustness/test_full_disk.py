@@ -1,4 +1,4 @@
-"""What a disk can refuse: exit code 2, one sentence that helps, and nothing that was there is lost."""
+"""Full and read-only disks: exit code 2, one sentence, and no earlier file is lost."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def one_sentence(capsys: pytest.CaptureFixture[str]) -> str:
 
 @pytest.fixture(autouse=True)
 def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative paths, such as the default runs/, end where the snapshot sees them."""
+    """Relative paths, such as the default runs/, are below tmp_path."""
     monkeypatch.chdir(tmp_path)
 
 
-# ------------------------------------------------------------- disks that refuse, for real
+# --------------------------------------------------------------- real small file systems
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """Mounts a file system of so many KiB; skips where nobody may mount."""
+    """Mount a file system of a given size; skip the test where mounting is not permitted."""
     place = tmp_path / "disk"
 
     def mount(kibibytes: int) -> Path:
@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up_while_training_is_one_sentence(
         checkpoint.load(file)  # whole
 
 
-def test_a_run_that_met_a_full_disk_goes_on_elsewhere_to_the_end_it_would_have_had(
+def test_a_run_that_stopped_at_a_full_disk_continues_elsewhere_with_the_same_result(
     trained: Path,
     small_disk: Callable[[int], Path],
     tmp_path: Path,
@@ -168,12 +168,12 @@ def test_a_read_only_disk_is_one_sentence(
     assert snapshot(asked) == before
 
 
-# ------------------------------------------------------------ and where nobody may mount
+# ------------------------------------------------------------------- simulated failures
 
 
 @pytest.mark.parametrize("call", ["open", "fsync", "replace"])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT])
-def test_whatever_the_disk_refuses_the_earlier_task_stays(
+def test_the_earlier_task_stays_when_a_write_fails(
     call: str,
     code: int,
     trained: Path,
