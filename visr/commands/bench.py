@@ -36,8 +36,7 @@ class Options:
     """minatar, atari: which game; by default MinAtar/Breakout-v1, ALE/Pong-v5."""
     num_envs: int | None = None
     """atari: games side by side, by default 32; best a divisor or a multiple of the batch size."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    json: options.Json = False
 
 
 def run(args: list[str]) -> int:

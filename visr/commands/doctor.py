@@ -27,8 +27,7 @@ class Options:
     """Number of random steps."""
     seed: int = 0
     """Random seed."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    json: options.Json = False
     grid: GridConfig = field(default_factory=GridConfig)
     atari: AtariConfig = field(default_factory=AtariConfig)
     minatar: MinAtarConfig = field(default_factory=MinAtarConfig)

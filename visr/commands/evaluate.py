@@ -39,8 +39,7 @@ class Options:
     each of them.
     """
 
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Directory of a pre-trained run."""
+    run: options.Run
     task: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")] = None
     """Name of a task in the run, or a task.json; without one, three families of 50 tasks, or phase two."""
     gamma: float | None = None
@@ -57,10 +56,8 @@ class Options:
     """Elsewhere: random seed; by default 0, or 1 when TASK is given."""
     clip_rewards: bool | None = None
     """Phase two: fit rewards clipped to [-1, 1]; by default as the run was configured."""
-    device: str = "auto"
-    """Device of the networks."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    device: options.Device = "auto"
+    json: options.Json = False
 
 
 def run(args: list[str]) -> int:

@@ -41,8 +41,7 @@ class Options:
     """Port; by default 8017 or the next free one; 0 takes any free one."""
     open: bool = True
     """Open a browser if stdout is a terminal."""
-    device: str = "auto"
-    """Device of the networks."""
+    device: options.Device = "auto"
     json: bool = False
     """Print the address, or the atlas's main numbers, as one JSON object."""
 

@@ -18,8 +18,7 @@ from visr.storage.records.task import Task
 class Options:
     """Write the greedy policy of a task as an ONNX file (needs visr[export])."""
 
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Directory of a pre-trained run."""
+    run: options.Run
     task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
     """Name of a task in the run, or a task.json."""
     out: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE.onnx")]
@@ -28,8 +27,7 @@ class Options:
     """The policy of w alone, or GPI over w and neighbours that are drawn once."""
     seed: int = 0
     """Random seed of the neighbours."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    json: options.Json = False
 
 
 def run(args: list[str]) -> int:

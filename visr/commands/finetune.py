@@ -39,10 +39,8 @@ class Options:
     """Directory of the new run; by default RUN/finetuned/TASK, or TASK-scratch."""
     resume: str | None = None
     """Continue a fine-tuning that was stopped; takes no other options."""
-    device: str = "auto"
-    """Device of the networks."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    device: options.Device = "auto"
+    json: options.Json = False
     settings: FinetuneConfig = field(default_factory=FinetuneConfig)
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
@@ -26,8 +25,7 @@ _ENV = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
 class Options:
     """Find the w for which phi . w is closest to a reward; no weight changes."""
 
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Directory of a pre-trained run."""
+    run: options.Run
     reward: str
     """env (the environment's own), FILE.npz, "angle < 0.1"; on the grid also boxes:SEED, goal:ROW,COL,
     FILE.npy, FILE.csv."""
@@ -56,8 +54,7 @@ class Options:
     """With `env`: largest number of steps with rewards, counted in ten games at once; by default 100,000."""
     seed: int | None = None
     """With `env`: random seed; by default 0."""
-    device: str = "auto"
-    """Device of the networks."""
+    device: options.Device = "auto"
     json: bool = False
     """Print the task as one JSON object."""
 

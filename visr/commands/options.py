@@ -6,13 +6,20 @@ import contextlib
 import difflib
 import io
 import re
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from visr.errors import UserError
 
 T = TypeVar("T")
+Run = Annotated[
+    str,
+    tyro.conf.Positional,
+    tyro.conf.arg(metavar="RUN", help="Directory of a pre-trained run, or pretrained:NAME."),
+]
+Device = Annotated[str, tyro.conf.arg(help="Device of the networks.")]
+Json = Annotated[bool, tyro.conf.arg(help="Print the result as one JSON object.")]
 MOST = 2**31 - 1
 """The largest seed and count that every library takes."""
 

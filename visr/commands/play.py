@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
 class Options:
     """Play episodes of one task and print their scores; with --video, record them."""
 
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
-    """Directory of a pre-trained run."""
+    run: options.Run
     task: str = "skill:0"
     """Name of a task in the run, a task.json, skill:SEED (a random w), or axis:K, axis:-K (feature K)."""
     video: str | None = None
@@ -36,10 +34,8 @@ class Options:
     """Probability of a random action; by default the run's."""
     seed: int = 0
     """Random seed."""
-    device: str = "auto"
-    """Device of the networks."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    device: options.Device = "auto"
+    json: options.Json = False
 
 
 def run(args: list[str]) -> int:

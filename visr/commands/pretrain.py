@@ -40,8 +40,7 @@ class Options(RunConfig):
     """Continue this run; the result is the same as without the interruption."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    json: options.Json = False
 
 
 _HARMLESS = ("num_processes", "unroll_timeout", *RESOURCES)

@@ -31,8 +31,7 @@ class Options:
     """mix: the file to write."""
     name: str | None = None
     """mix: name of the new task."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    json: options.Json = False
 
 
 def run(args: list[str]) -> int:

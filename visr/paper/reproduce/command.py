@@ -67,8 +67,7 @@ class Options:
     """Run the jobs as Ray tasks: local, auto, or ray://HOST:PORT; nodes share the directory."""
     dry_run: bool = False
     """Print the plan, and the time left if the ledger has speeds, and run nothing."""
-    json: bool = False
-    """Print the result as one JSON object."""
+    json: options.Json = False
 
 
 def run(args: list[str]) -> int:
