@@ -12,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from visr.config import GRID, RunConfig
+from visr.envs.grid import world
 from visr.errors import UserError
 from visr.storage import schema
 from visr.storage.files import read_json
+from visr.storage.records import evaluation
 from visr.storage.records.finetuning import ExactScore, FinetunePlan, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import Adapted, TwoPhase
@@ -108,9 +110,13 @@ def _without(names: set[str], content: Any) -> Any:
     return [_without(names, v) for v in content] if isinstance(content, list | tuple) else content
 
 
+def test_an_evaluation_has_as_many_actions_as_the_grid():
+    assert evaluation.NUM_ACTIONS == world.NUM_ACTIONS
+
+
 def test_a_rewarded_phase_of_another_environment_is_refused():
     path = next(RESULTS.rglob("phase_two.json"))
-    with pytest.raises(UserError, match="the run plays 'Other-v0'"):
+    with pytest.raises(UserError, match="the run's is 'Other-v0'"):
         TwoPhase.load(path, "Other-v0")
 
 
@@ -134,8 +140,8 @@ def test_a_result_of_fine_tuning_is_read_and_written_unchanged(finetuned: RunDir
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"env": "Taxi-v4"}, "it is of 'Taxi-v4'"),
-        ({"before": None}, "before holds no object"),
+        ({"env": "Taxi-v4"}, "its environment is 'Taxi-v4'"),
+        ({"before": None}, "before is not a JSON object"),
         ({"before": {"mean": 1.0, "standard_error": None, "human_normalised": None, "scores": []}},
          "its scores are not those of"),
         ({"after": {"fraction_of_optimal": 1.0}}, "mean is missing"),

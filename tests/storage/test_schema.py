@@ -96,14 +96,15 @@ MISFITS = [
     ("limit", 10**400, "limit is not a finite number"),
     ("parts", {}, "parts is not a list"),
     ("parts", [], "the length of parts is not a number from 1 to 2"),
-    ("parts", [7], "parts holds no object"),
+    ("parts", [7], "parts is not a JSON object"),
     ("parts", [{}], "count is missing"),
     ("parts", [{"count": -1}], "count is not a whole number of at least 0"),
-    ("by_name", [1], "by_name holds no object"),
+    ("by_name", [1], "by_name is not a JSON object"),
     ("by_name", {"a": "b"}, "a is not a finite number"),
     ("either", {"level": "middle"}, "level is not one of low, high"),
     ("either", {"count": "x"}, "count is not a whole number"),
     ("run", {"env": 5}, "an object with an `env`"),
+    ("settings", 7, "settings is not a JSON object"),
     ("settings", {"num_steps": 0}, "num_steps = 0 is too small"),
     ("is_new", 1, "is_new is neither true nor false"),
 ]
@@ -120,7 +121,7 @@ def test_what_does_not_fit_is_named_in_one_sentence(key: str, value: Any, words:
 
 @pytest.mark.parametrize("content", [None, [], "text", 7, {"format": [3]}, {"format": 3}])
 def test_content_that_is_no_such_record_is_refused(content: Any):
-    with pytest.raises(ValueError, match=r"holds no object|its format|name is missing"):
+    with pytest.raises(ValueError, match=r"is not a JSON object|its format|name is missing"):
         schema.read(Record, content)
 
 

@@ -9,7 +9,7 @@ import math
 import types
 import typing
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from visr.errors import UserError, encodable, short_repr
 
 Record = TypeVar("Record")
 
+Count = Annotated[int, Bound(0)]
 NULL_IS_INF = "null stands for infinity"
 """Metadata of numbers and arrays that may be infinite: JSON has no infinity."""
 _SETTINGS = {RunConfig: configuration.from_dict, FinetuneConfig: configuration.finetune_settings}
@@ -29,7 +30,7 @@ def refusing(where: str, remedy: str) -> Iterator[None]:
     """Turn what does not fit into one sentence: `where` (reason); `remedy`."""
     try:
         yield
-    except (ValueError, UserError) as error:
+    except (ValueError, OverflowError, UserError) as error:
         raise UserError(f"{where} ({str(error).rstrip('.')}); {remedy}.") from None
 
 
@@ -38,8 +39,7 @@ def read(cls: type[Record], content: Any, name: str = "it") -> Record:
 
     A missing key takes the field's default. `cls.FORMAT`, if there is one, must be the content's format.
     """
-    if not isinstance(content, dict):
-        raise ValueError(f"{name} holds no object")
+    content = _object(content, name)
     if (known := getattr(cls, "FORMAT", None)) is not None and content.get("format") != known:
         raise ValueError(
             f"its format is {short_repr(content.get('format'))} and this visr reads {known}"
@@ -74,25 +74,16 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     if origin is np.ndarray:
         return _array(value, kind, bound, NULL_IS_INF in metadata, name)
     if origin is tuple:
-        if not isinstance(value, list):
-            raise ValueError(f"{name} is not a list")
-        _check_length(value, bound, name)
-        return tuple(convert(part, typing.get_args(kind)[0], name) for part in value)
+        parts = _list(value, bound, name)
+        return tuple(convert(part, typing.get_args(kind)[0], name) for part in parts)
     if origin is dict:
-        if not isinstance(value, dict):
-            raise ValueError(f"{name} holds no object")
-        return {str(k): convert(v, typing.get_args(kind)[1], str(k)) for k, v in value.items()}
-    if origin is Literal:
-        if value not in typing.get_args(kind):
-            raise ValueError(f"{name} is not one of {', '.join(typing.get_args(kind))}")
-        return value
-    if kind is Any:
-        return value
+        parts = _object(value, name).items()
+        return {k: convert(v, typing.get_args(kind)[1], k) for k, v in parts}
     if kind in _SETTINGS:
-        return _SETTINGS[kind](value)
+        return _SETTINGS[kind](_object(value, name))
     if dataclasses.is_dataclass(kind):
         return read(typing.cast(type, kind), value, name)
-    return _simple(value, kind, bound, name)
+    return value if kind is Any else _simple(value, kind, bound, name)
 
 
 def _convert_union(value: Any, kinds: tuple[Any, ...], name: str) -> Any:
@@ -108,7 +99,11 @@ def _convert_union(value: Any, kinds: tuple[Any, ...], name: str) -> Any:
 
 
 def _simple(value: Any, kind: Any, bound: Bound, name: str) -> Any:
-    """Text, truth or a number."""
+    """One of several choices, text, truth or a number."""
+    if typing.get_origin(kind) is Literal:
+        if value not in typing.get_args(kind):
+            raise ValueError(f"{name} is not one of {', '.join(typing.get_args(kind))}")
+        return value
     if kind is str:
         if not isinstance(value, str):
             raise ValueError(f"{name} is not text")
@@ -136,6 +131,19 @@ def _array(value: Any, hint: Any, bound: Bound, is_null_inf: bool, name: str) ->
         words = "whole" if kind is int else "finite"
         raise ValueError(f"{name} is not a list of {words} numbers{bound.words()}")
     return np.asarray([math.inf if x is None else x for x in value], dtype=dtype)
+
+
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} is not a JSON object")
+    return value
+
+
+def _list(value: Any, bound: Bound, name: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{name} is not a list")
+    _check_length(value, bound, name)
+    return value
 
 
 def _check_length(value: str | list[Any], bound: Bound, name: str) -> None:

@@ -1,25 +1,24 @@
-"""finetune.json, what decides a fine-tuning, and finetuned.json, what it achieved."""
+"""finetune.json, the settings and tasks of a fine-tuning, and finetuned.json, its scores."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from visr.config import Bound, FinetuneConfig
+from visr.config import FinetuneConfig
 from visr.storage import schema
 from visr.storage.files import read_json, write_json
 from visr.storage.run_dir import RunDir
 
 REMEDY = "restore it from a copy, or fine-tune again"
-Count = Annotated[int, Bound(0)]
 
 
 @dataclass(frozen=True, eq=False)
 class FinetunePlan:
-    """finetune.json."""
+    """finetune.json: everything that determines a fine-tuning except the run."""
 
     FORMAT: ClassVar[int] = 1
 
@@ -42,13 +41,13 @@ class FinetunePlan:
 
 
 def settings(run: RunDir) -> FinetuneConfig | None:
-    """How a run was fine-tuned, if it was."""
+    """The settings of a fine-tuned run; None for any other run."""
     return FinetunePlan.load(run).settings if run.is_finetuned else None
 
 
 @dataclass(frozen=True)
 class ExactScore:
-    """Of a policy on the grid."""
+    """The exact score of a policy on the grid."""
 
     fraction_of_optimal: float
     value: float
@@ -56,7 +55,7 @@ class ExactScore:
 
 @dataclass(frozen=True)
 class EpisodeScore:
-    """Of a policy elsewhere: raw scores of whole episodes."""
+    """The score of a policy in other environments: raw scores of whole episodes."""
 
     mean: float
     standard_error: float | None
@@ -67,20 +66,20 @@ class EpisodeScore:
 
 @dataclass(frozen=True, kw_only=True)
 class FinetuneResult:
-    """finetuned.json."""
+    """finetuned.json: scores before and after."""
 
     FORMAT: ClassVar[int] = 1
 
     env: str
     task: str
     from_scratch: bool
-    num_steps: Count
+    num_steps: schema.Count
     """Rewarded ones."""
-    num_free_steps: Count = 0
+    num_free_steps: schema.Count = 0
     """Reward-free ones that Q learnt from as well."""
     reward_r_squared: float | None = None
     """How well the reward model predicted new rewards."""
-    num_updates: Count
+    num_updates: schema.Count
     seed: int
     before: ExactScore | EpisodeScore
     after: ExactScore | EpisodeScore | None
@@ -97,7 +96,9 @@ class FinetuneResult:
         with schema.refusing(f"{run.finetuned} is damaged", REMEDY):
             result, config = schema.read(cls, content), run.config()
             if result.env != config.env:
-                raise ValueError(f"it is of {result.env!r} and the run plays {config.env!r}")
+                raise ValueError(
+                    f"its environment is {result.env!r} and the run's is {config.env!r}"
+                )
             kind = ExactScore if config.is_grid else EpisodeScore
             if not isinstance(result.before, kind) or not isinstance(result.after, kind | None):
                 raise ValueError(f"its scores are not those of {config.env}")

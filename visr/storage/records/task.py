@@ -17,7 +17,6 @@ from visr.storage.files import read_json, write_json
 
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
 Vector = Annotated[NDArray[np.float64], Bound(-_LARGEST, _LARGEST)]
-Count = Annotated[int, Bound(0)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,9 +38,9 @@ class Task:
     """Of the features' second moments; inf where some direction never occurs."""
     standard_error: Annotated[NDArray[np.float64], schema.NULL_IS_INF]
     """[d], of w, in units of the unit vector."""
-    num_steps: Count
+    num_steps: schema.Count
     """Steps (on the grid: states) the regression saw."""
-    num_rewarded: Count
+    num_rewarded: schema.Count
     """How many of them had a reward other than zero."""
     reward: Vector | None = None
     """[S], the true reward over states, where it is known (grid worlds)."""

@@ -21,7 +21,6 @@ AS_TRAINED = "as trained"
 LARGEST_SCORE = 1e12
 """Sums of products of larger ones overflow."""
 Score = Annotated[float, Bound(-LARGEST_SCORE, LARGEST_SCORE)]
-Count = Annotated[int, Bound(0)]
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Condition:
     r_squared: Score | None
     """How well phi . w explains the rewards, if a task was inferred."""
     scores: Annotated[tuple[Score, ...], Bound(1)]
-    num_steps: Annotated[tuple[Count, ...], Bound(1)]
+    num_steps: Annotated[tuple[schema.Count, ...], Bound(1)]
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.num_steps):
@@ -89,12 +88,12 @@ class Condition:
 class AdaptedCondition(Condition):
     """A condition of adapted.json."""
 
-    num_rewarded_steps: Count = 0
-    num_free_steps: Count = 0
+    num_rewarded_steps: schema.Count = 0
+    num_free_steps: schema.Count = 0
     """Reward-free steps beyond the run's own that it learnt from."""
 
 
-Conditions = Bound(1, 24)
+_NUM_CONDITIONS = Bound(1, 24)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,20 +103,21 @@ class TwoPhase:
     FORMAT: ClassVar[int] = 1
 
     env: str
-    num_steps: Count
+    num_steps: schema.Count
     """Of pre-training."""
-    num_rewarded_steps: Count
-    num_rewarded_episodes: Count
+    num_rewarded_steps: schema.Count
+    num_rewarded_episodes: schema.Count
     rounds: Annotated[int, Bound(1)] = 1
-    num_seen: Count
+    """Always 1 now; older versions could infer in several rounds."""
+    num_seen: schema.Count
     """Steps with a reward other than 0."""
-    num_trials: Count
+    num_trials: schema.Count
     """Episodes of each condition."""
     epsilon: Score
     clip_rewards: bool
     random_score: Score | None
     human_score: Score | None
-    conditions: Annotated[tuple[Condition, ...], Conditions]
+    conditions: Annotated[tuple[Condition, ...], _NUM_CONDITIONS]
 
     @property
     def untrained(self) -> Condition | None:
@@ -138,9 +138,9 @@ class Adapted:
     FORMAT: ClassVar[int] = 1
 
     env: str
-    num_steps: Count
+    num_steps: schema.Count
     """Of pre-training."""
-    conditions: Annotated[tuple[AdaptedCondition, ...], Conditions]
+    conditions: Annotated[tuple[AdaptedCondition, ...], _NUM_CONDITIONS]
 
     @classmethod
     def load(cls, path: Path, env: str) -> Adapted:
@@ -159,5 +159,5 @@ def _load(cls: type[Read], path: Path, env: str, complaint: str, remedy: str) ->
     with schema.refusing(complaint, f"move it away, {remedy}"):
         record = schema.read(cls, content)
         if record.env != env:
-            raise ValueError(f"it is of {record.env!r} and the run plays {env!r}")
+            raise ValueError(f"its environment is {record.env!r} and the run's is {env!r}")
     return record
