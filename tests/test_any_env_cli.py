@@ -1,4 +1,4 @@
-"""The command line on CartPole and on MinAtar: everything a run can do, with tiny numbers."""
+"""The command line on CartPole and on MinAtar: every verb, with small numbers."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_method_can_be_chosen(pole: Path, method: str):
     assert answer["file"] == str(pole / "tasks" / "mine.json")
 
 
-def test_people_see_a_table_and_what_to_trust(pole: Path):
+def test_infer_prints_a_table_and_the_method_to_trust(pole: Path):
     answer = visr("infer", pole, "--reward", "abs(angle) < 0.05")
     assert answer.code == 0
     for words in ("400 steps", "R^2 held out", "centred ridge", str(pole / "tasks")):
@@ -150,7 +150,7 @@ def test_people_see_a_table_and_what_to_trust(pole: Path):
     assert f"visr evaluate {pole} abs-angle-0-05\n" in answer.err
 
 
-def test_trials_say_how_often_each_method_plays(pole: Path):
+def test_trials_is_the_number_of_episodes_of_each_method(pole: Path):
     reward = ("--reward", "env", "--episodes", "3")
     answer = visr("infer", pole, *reward, "--evaluate", "--trials", "2", "--json").json
     assert {len(method["scores"]) for method in answer["methods"].values()} == {2}
@@ -195,9 +195,7 @@ def test_minatars_reward_becomes_a_task(breakout: Path):
         (("--reward", "env", "--episodes", "0"), "episodes = 0"),
     ],
 )
-def test_what_cannot_be_inferred_is_said_in_one_sentence(
-    pole: Path, arguments: tuple[str, ...], words: str
-):
+def test_a_bad_reward_is_one_sentence(pole: Path, arguments: tuple[str, ...], words: str):
     answer = visr("infer", pole, *arguments)
     assert (answer.code, answer.out) == (2, "")
     assert words in answer.err.splitlines()[-1]
@@ -205,7 +203,7 @@ def test_what_cannot_be_inferred_is_said_in_one_sentence(
     assert not list((pole / "tasks").glob("*.json"))
 
 
-def test_images_are_no_matter_for_expressions(breakout: Path):
+def test_expressions_are_refused_for_image_observations(breakout: Path):
     answer = visr("infer", breakout, "--reward", "x0 > 1")
     assert answer.code == 2
     assert "No sample of MinAtar/Breakout-v1 was kept" in answer.err
@@ -233,7 +231,7 @@ def test_phase_two_and_the_report_of_it(which: str, request: pytest.FixtureReque
     assert "random policy" in text
 
 
-def test_a_task_is_judged_by_whole_episodes(pole: Path):
+def test_a_task_is_evaluated_by_whole_episodes(pole: Path):
     visr("infer", pole, "--reward", "angle > 0", "--name", "tilted")
     answer = visr("evaluate", pole, "tilted", "--episodes", "3", "--json").json
     assert answer["scores"] == answer["num_steps"]  # CartPole pays 1 a step
@@ -241,7 +239,7 @@ def test_a_task_is_judged_by_whole_episodes(pole: Path):
     assert read_json(pole / "tasks" / "tilted.evaluation.json") == answer
 
 
-def test_playing_says_how_it_went(pole: Path):
+def test_play_prints_the_score_of_each_episode(pole: Path):
     visr("infer", pole, "--reward", "angle > 0", "--name", "tilted")
     arguments = ("--task", "tilted", "--episodes", "2", "--max-steps", "30", "--json")
     answer = visr("play", pole, *arguments).json
@@ -251,14 +249,14 @@ def test_playing_says_how_it_went(pole: Path):
     assert visr("play", pole, *arguments).json == answer
 
 
-def test_a_film_of_minatar_has_a_picture_of_every_step(breakout: Path, tmp_path: Path):
+def test_a_video_of_minatar_has_a_frame_for_every_step(breakout: Path, tmp_path: Path):
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
-    film = tmp_path / "film.mp4"
-    answer = visr("play", breakout, "--video", film, "--max-steps", "5", "--json").json
+    video = tmp_path / "video.mp4"
+    answer = visr("play", breakout, "--video", video, "--max-steps", "5", "--json").json
     assert answer["num_steps"] == [5]
-    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(film))
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(video))
     assert (frames, round(seconds, 1)) == (6, 0.6)
-    reader = imageio_ffmpeg.read_frames(str(film))
+    reader = imageio_ffmpeg.read_frames(str(video))
     width, height = next(reader)["size"]
     picture = np.frombuffer(next(reader), np.uint8).reshape(height, width, 3).astype(int)
     reader.close()
@@ -268,9 +266,9 @@ def test_a_film_of_minatar_has_a_picture_of_every_step(breakout: Path, tmp_path:
     assert picture[5 * 32 + 16, 16:304:32].max() < 60
 
 
-def test_a_film_of_cart_pole_is_drawn_by_itself(pole: Path, tmp_path: Path):
+def test_a_video_of_cart_pole_uses_its_own_rendering(pole: Path, tmp_path: Path):
     imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
     pytest.importorskip("pygame")
-    film = tmp_path / "film.mp4"
-    answer = visr("play", pole, "--video", film, "--max-steps", "4", "--json").json
-    assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == answer["num_steps"][0] + 1 == 5
+    video = tmp_path / "video.mp4"
+    answer = visr("play", pole, "--video", video, "--max-steps", "4", "--json").json
+    assert imageio_ffmpeg.count_frames_and_secs(str(video))[0] == answer["num_steps"][0] + 1 == 5
