@@ -1,4 +1,4 @@
-"""Same seed, same machine, same bytes: everything that a run leaves behind, made twice by real commands."""
+"""The same commands with the same seed write the same bytes on the same machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 CLOCKS = {"timing.csv"}
-"""The one file of a run that says how fast it went."""
+"""Files that contain times."""
 
 GRID = ["visr/Grid-v0", "--preset", "smoke", "--num-steps", "2560", "--checkpoint-every", "1280"]
 CARTPOLE = [
@@ -36,40 +36,40 @@ def visr(*words: str, cwd: Path, threads: int = 1) -> str:
     return done.stdout
 
 
-def left_behind(cwd: Path) -> dict[str, bytes]:
-    """Every file of the run by its name, but the clock's and TensorBoard's, which has times in it."""
+def files_of(cwd: Path) -> dict[str, bytes]:
+    """The content of every file of the run, without files that contain times."""
     files = [p for p in sorted((cwd / "run").rglob("*")) if p.is_file() and p.name not in CLOCKS]
     return {str(p.relative_to(cwd)): p.read_bytes() for p in files if "tensorboard" not in p.parts}
 
 
-def whole_story(cwd: Path, world: list[str], reward: str, threads: int) -> list[str]:
+def run_commands(cwd: Path, world: list[str], reward: str, threads: int) -> list[str]:
     cwd.mkdir()
     said = [visr("pretrain", *world, "--out", "run", cwd=cwd, threads=threads)]
     said.append(
-        visr("infer", "run", "--reward", reward, "--name", "wish", cwd=cwd, threads=threads)
+        visr("infer", "run", "--reward", reward, "--name", "task", cwd=cwd, threads=threads)
     )
     trials = [] if world is GRID else ["--episodes", "3"]
-    said.append(visr("evaluate", "run", "wish", *trials, cwd=cwd, threads=threads))
-    (cwd / "run/timing.csv").unlink(missing_ok=True)  # the report says how fast it went
+    said.append(visr("evaluate", "run", "task", *trials, cwd=cwd, threads=threads))
+    (cwd / "run/timing.csv").unlink(missing_ok=True)  # the report shows the speed
     said.append(visr("report", "run", cwd=cwd, threads=threads))
     return said
 
 
 @pytest.mark.parametrize(("world", "reward"), [(GRID, "boxes:7"), (CARTPOLE, "angle < 0")])
-def test_everything_is_the_same_twice_and_with_more_threads(
+def test_all_files_are_equal_for_one_and_for_two_threads(
     world: list[str], reward: str, tmp_path: Path
 ):
-    said = whole_story(tmp_path / "a", world, reward, threads=1)
-    assert said == whole_story(tmp_path / "b", world, reward, threads=2)
-    one, other = left_behind(tmp_path / "a"), left_behind(tmp_path / "b")
+    said = run_commands(tmp_path / "a", world, reward, threads=1)
+    assert said == run_commands(tmp_path / "b", world, reward, threads=2)
+    one, other = files_of(tmp_path / "a"), files_of(tmp_path / "b")
     assert one.keys() == other.keys()
     assert [name for name in one if one[name] != other[name]] == []
     assert any(name.endswith("report/index.html") for name in one)
 
 
-def test_a_report_made_again_is_the_same_bytes(tmp_path: Path):
+def test_a_report_that_is_written_again_has_the_same_bytes(tmp_path: Path):
     visr("pretrain", *GRID, "--out", "run", cwd=tmp_path)
     visr("report", "run", cwd=tmp_path)
-    before = left_behind(tmp_path)
+    before = files_of(tmp_path)
     visr("report", "run", cwd=tmp_path)
-    assert left_behind(tmp_path) == before
+    assert files_of(tmp_path) == before

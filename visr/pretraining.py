@@ -114,13 +114,7 @@ def _train_stable_baseline(run: RunDir, config: RunConfig, cluster: str | None) 
     _refuse_cluster(config, cluster)
     with needing("stable_baselines3", "baselines"):
         from visr.paper.baselines import sb3
-    is_new = not run.config_file.exists()
-    try:
-        sb3.train(run, config)
-    except UserError:  # such as an environment that does not exist
-        if is_new and not (run.checkpoints() or run.online.exists()):
-            run.remove_incomplete()
-        raise
+    sb3.train(run, config)
     return run
 
 

@@ -1,4 +1,4 @@
-"""A fine-tuning that is stopped and goes on, against one that never was."""
+"""Compare a fine-tuning that was stopped and resumed with one that was not."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def assert_a_stop_changes_nothing(
     fields: dict[str, Any],
     politely: bool = False,
 ) -> RunDir:
-    """Stop at that step, between two checkpoints, and resume: the same to the byte.
+    """Stop at step `at`, between two checkpoints, and resume: the result has the same bytes.
 
-    Politely, by a signal that asks for it, nothing done so far is lost.
+    `politely`: by a signal, so that no work is lost.
     """
     whole = run.finetune(task, out=place / "whole", **fields).directory
     rounds = FineTuner.round

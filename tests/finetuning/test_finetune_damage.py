@@ -1,4 +1,4 @@
-"""A fine-tuned run with files that lie or are gone: `--resume` says so, or ends as it would have."""
+"""`visr finetune --resume` reports damaged and missing files."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def whole(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def changed(file: Path, **fields: Any) -> None:
-    """Other values in a JSON file, and no checksum: a stranger's, not an accident's."""
+    """Change values of a JSON file and remove its checksum, as an attacker would."""
     content = json.loads(file.read_text()) | fields
     content.pop("checksum", None)
     file.write_text(json.dumps(content))
 
 
 def sentence(run: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    """What `--resume` says when it refuses; nothing is changed by then."""
+    """The error of `--resume`; no file has changed."""
     files = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     capsys.readouterr()
     assert main(["finetune", "--resume", str(run)]) == 2
@@ -68,7 +68,7 @@ def test_a_damaged_score_from_before_is_refused_before_training(
     assert "finetuned.json is damaged" in sentence(run.path, capsys)
 
 
-def test_saved_tasks_of_endless_numbers_are_damage(
+def test_saved_tasks_with_huge_numbers_are_refused(
     whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     run = RunDir(shutil.copytree(whole, tmp_path / "run"))
@@ -76,7 +76,7 @@ def test_saved_tasks_of_endless_numbers_are_damage(
     assert "finetune.json is damaged" in sentence(run.path, capsys)
 
 
-def test_a_reward_of_another_grid_is_told_at_once(
+def test_a_reward_of_another_grid_is_refused_at_once(
     whole: Path, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     run = RunDir(shutil.copytree(whole, tmp_path / "run"))
@@ -92,7 +92,7 @@ def _with(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, 
     return lambda piece: piece | {name: change(piece[name])}
 
 
-LIES: dict[str, Callable[[dict[str, Tensor]], Any]] = {
+WRONG: dict[str, Callable[[dict[str, Tensor]], Any]] = {
     "other names": lambda piece: {"a": torch.zeros(3)},
     "no axes": lambda piece: {name: torch.zeros(()) for name in piece},
     "other types": lambda piece: {name: x.double() for name, x in piece.items()},
@@ -106,19 +106,19 @@ LIES: dict[str, Callable[[dict[str, Tensor]], Any]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_piece_of_replay_that_lies_is_named(
-    lie: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_replay_file_with_wrong_content_is_reported(
+    wrong: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     run = RunDir(shutil.copytree(whole, tmp_path / "run"))
     piece = run.replay / PIECE
-    told = LIES[lie](safetensors.torch.load_file(piece))
-    safetensors.torch.save_file(told, str(piece))
+    content = WRONG[wrong](safetensors.torch.load_file(piece))
+    safetensors.torch.save_file(content, str(piece))
     assert f"{PIECE} does not fit its run" in sentence(run.path, capsys)
 
 
 @pytest.mark.parametrize("lost", [PIECE, ""])
-def test_a_lost_piece_of_replay_is_not_passed_over(
+def test_a_missing_replay_file_is_reported(
     lost: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     run = RunDir(shutil.copytree(whole, tmp_path / "run"))
@@ -129,6 +129,6 @@ def test_a_lost_piece_of_replay_is_not_passed_over(
     assert "does not hold all steps before step 640" in sentence(run.path, capsys)
 
 
-def test_what_is_whole_still_goes_on(whole: Path, tmp_path: Path):
+def test_an_undamaged_run_resumes(whole: Path, tmp_path: Path):
     run = shutil.copytree(whole, tmp_path / "run")
     assert main(["finetune", "--resume", str(run)]) == 0

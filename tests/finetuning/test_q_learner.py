@@ -1,4 +1,4 @@
-"""RL on the true reward, from where pre-training ended."""
+"""Fine-tuning on the true reward."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,13 @@ def pretrained(trained: Path) -> visr.Run:
     return visr.load(trained)
 
 
+@pytest.fixture(scope="module")
+def finetuned(pretrained: visr.Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a short fine-tuned run; tests must not change it."""
+    path = tmp_path_factory.mktemp("finetuned") / "run"
+    return pretrained.finetune(pretrained.infer("goal:2,3"), out=path, num_steps=320).path
+
+
 @pytest.fixture
 def task(pretrained: visr.Run) -> Task:
     return pretrained.infer("goal:2,3")
@@ -58,7 +66,7 @@ def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
     return FineTuner(agent, run.config, settings, task.w, task.w[None], task.reward)
 
 
-def test_the_first_values_are_psi_read_out_at_w(pretrained: visr.Run, task: Task):
+def test_the_first_q_values_are_psi_read_out_at_w(pretrained: visr.Run, task: Task):
     # argmax Q = argmax psi . w before anything is learnt: the same policy as without fine-tuning.
     fine = tuner(pretrained, task)
     unroll = fine._act()
@@ -68,7 +76,9 @@ def test_the_first_values_are_psi_read_out_at_w(pretrained: visr.Run, task: Task
     np.testing.assert_allclose(q.numpy(), psi @ task.w, atol=1e-5)
 
 
-def test_the_runs_own_agent_is_left_alone(pretrained: visr.Run, task: Task, tmp_path: Path):
+def test_fine_tuning_does_not_change_the_runs_own_agent(
+    pretrained: visr.Run, task: Task, tmp_path: Path
+):
     before = {k: v.clone() for k, v in pretrained.agent.state_dict().items()}
     better = pretrained.finetune(task, out=tmp_path / "fine", **SHORT)
     after = pretrained.agent.state_dict()
@@ -91,9 +101,7 @@ def test_fine_tuning_learns_a_goal_that_inference_missed(
     assert again.fraction_of_optimal == after
 
 
-def test_from_scratch_begins_with_a_psi_that_knows_nothing_of_the_run(
-    pretrained: visr.Run, task: Task
-):
+def test_from_scratch_starts_with_newly_initialised_weights(pretrained: visr.Run, task: Task):
     fresh, other = (tuner(pretrained, task, from_scratch=True, seed=s) for s in (0, 1))
     mine = pretrained.agent.psi.state_dict()["readout.weight"]
     weights = [f.agent.psi.state_dict()["readout.weight"] for f in (fresh, other)]
@@ -101,7 +109,7 @@ def test_from_scratch_begins_with_a_psi_that_knows_nothing_of_the_run(
     assert not torch.equal(*weights)
 
 
-def test_chance_gives_way_to_q_from_scratch_only(
+def test_epsilon_starts_at_one_only_from_scratch(
     pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
 ):
     seen: list[float] = []
@@ -118,7 +126,7 @@ def test_chance_gives_way_to_q_from_scratch_only(
     assert seen == [1.0, 0.05]
 
 
-def test_a_sweep_pursues_many_tasks_and_teaches_only_one(
+def test_a_sweep_acts_for_many_tasks_and_labels_the_steps_with_one(
     pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
 ):
     pursued: list[torch.Tensor] = []
@@ -142,7 +150,9 @@ def test_a_sweep_pursues_many_tasks_and_teaches_only_one(
         np.testing.assert_allclose(unroll.reward.numpy(), expected, rtol=1e-6)
 
 
-def test_rewards_are_taken_in_the_unit_of_phi_along_w(pretrained: visr.Run, task: Task):
+def test_unit_and_offset_are_the_regression_of_the_reward_on_phi_w(
+    pretrained: visr.Run, task: Task
+):
     # A reward that is exactly 3 phi . w + 2: the unit is 3, the rest 2 / 3 per step.
     states = np.arange(pretrained.agent.spec.observation_space.n)  # pyright: ignore
     along = pretrained.features(states) @ task.w
@@ -156,19 +166,19 @@ def test_rewards_are_taken_in_the_unit_of_phi_along_w(pretrained: visr.Run, task
     assert fine.learner.offset.item() == pytest.approx(expected, rel=1e-2)
 
 
-def test_a_stopped_fine_tuning_ends_as_one_never_stopped(
+def test_a_killed_fine_tuning_resumes_to_the_same_result(
     pretrained: visr.Run, task: Task, tmp_path: Path
 ):
     assert_a_stop_changes_nothing(pretrained, task, tmp_path, at=2_400, fields=SHORT)
 
 
-def test_one_that_is_asked_to_stop_keeps_what_it_has_done(
+def test_a_fine_tuning_that_is_asked_to_stop_saves_its_work(
     pretrained: visr.Run, task: Task, tmp_path: Path
 ):
     assert_a_stop_changes_nothing(pretrained, task, tmp_path, at=2_240, fields=SHORT, politely=True)
 
 
-def test_a_stop_on_the_command_line_says_how_to_go_on(
+def test_a_stop_on_the_command_line_says_how_to_resume(
     pretrained: visr.Run,
     task: Task,
     tmp_path: Path,
@@ -192,7 +202,7 @@ def test_a_stop_on_the_command_line_says_how_to_go_on(
     assert main(advice) == 0
 
 
-def test_a_stop_while_the_run_is_made_leaves_a_whole_one(
+def test_a_stop_while_the_run_is_created_leaves_a_complete_run(
     pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     writes = FinetunePlan.save
@@ -208,10 +218,10 @@ def test_a_stop_while_the_run_is_made_leaves_a_whole_one(
     assert json.loads(finetuning.resume(tmp_path / "f").finetuned.read_text())["num_steps"] == 160
 
 
-def test_nobody_takes_it_for_pre_training(
-    pretrained: visr.Run, task: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_fine_tuned_run_is_not_taken_for_pre_training(
+    finetuned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    fine = pretrained.finetune(task, out=tmp_path / "f", num_steps=320)
+    fine = visr.load(shutil.copytree(finetuned, tmp_path / "run"))
     assert main(["report", str(fine.path)]) == 0
     page = (fine.path / "report" / "index.html").read_text()
     assert "fine-tuned on one reward" in page
@@ -244,22 +254,27 @@ def test_nobody_takes_it_for_pre_training(
         ("reports.wormholes", torch.zeros(2, dtype=torch.float64)),
     ],
 )
-def test_a_strangers_checkpoint_is_a_sentence(
-    pretrained: visr.Run, task: Task, tmp_path: Path, name: str, value: torch.Tensor
+def test_a_checkpoint_with_unusable_tensors_is_refused(
+    finetuned: Path, tmp_path: Path, name: str, value: torch.Tensor
 ):
-    made = pretrained.finetune(task, out=tmp_path / "f", num_steps=320).directory
-    newest = checkpoint.newest(made)
-    tensors, counts = checkpoint.load(newest)
-    checkpoint.save(made, tensors | {name: value}, counts, num_steps=int(newest.stem))
+    run = RunDir(shutil.copytree(finetuned, tmp_path / "run"))
+    tensors, counts = checkpoint.load(checkpoint.newest(run))
+    checkpoint.save(run, tensors | {name: value}, counts, num_steps=320)
     with pytest.raises(UserError, match="does not fit"):
-        finetuning.resume(made.path)
-    checkpoint.save(made, tensors, counts | {"num_steps": 160}, num_steps=int(newest.stem))
-    with pytest.raises(UserError, match="does not fit"):
-        finetuning.resume(made.path)
+        finetuning.resume(run.path)
 
 
-def test_it_goes_on_where_it_began(pretrained: visr.Run, task: Task, tmp_path: Path):
-    """Wherever the source was trained."""
+def test_a_checkpoint_of_another_step_than_its_name_is_refused(finetuned: Path, tmp_path: Path):
+    run = RunDir(shutil.copytree(finetuned, tmp_path / "run"))
+    tensors, counts = checkpoint.load(checkpoint.newest(run))
+    checkpoint.save(run, tensors, counts | {"num_steps": 160}, num_steps=320)
+    with pytest.raises(UserError, match="does not fit"):
+        finetuning.resume(run.path)
+
+
+def test_a_fine_tuned_run_records_the_device_it_was_trained_on(
+    pretrained: visr.Run, task: Task, tmp_path: Path
+):
     elsewhere = configuration.replace(pretrained.config, device="cuda")
     made = finetuning.start(
         tmp_path / "f", elsewhere, pretrained.visr, task, [], FinetuneConfig(num_steps=160)
@@ -267,7 +282,7 @@ def test_it_goes_on_where_it_began(pretrained: visr.Run, task: Task, tmp_path: P
     assert made.config().training.device == "cpu"
 
 
-def test_gpi_consults_the_other_saved_tasks_at_first(trained: Path, tmp_path: Path, task: Task):
+def test_gpi_uses_the_other_saved_tasks_at_first(trained: Path, tmp_path: Path, task: Task):
     run = visr.load(trained)
     other = dataclasses.replace(task, name="other", w=-task.w)
     agent, settings = run.visr, configuration.finetune_settings(SHORT)
@@ -278,7 +293,7 @@ def test_gpi_consults_the_other_saved_tasks_at_first(trained: Path, tmp_path: Pa
     np.testing.assert_array_equal(saved, np.stack([task.w, -task.w]))
 
 
-def test_who_is_consulted_may_be_said(trained: Path, tmp_path: Path, task: Task):
+def test_the_tasks_for_gpi_can_be_given(trained: Path, tmp_path: Path, task: Task):
     run = visr.load(trained)
     other = dataclasses.replace(task, name="other", w=-task.w)
     tuned = run.finetune(task, out=tmp_path / "fine", consult=[other], **SHORT)
@@ -286,23 +301,21 @@ def test_who_is_consulted_may_be_said(trained: Path, tmp_path: Path, task: Task)
     np.testing.assert_array_equal(saved, np.stack([task.w, -task.w]))
 
 
-def test_what_was_tuned_for_one_task_consults_no_others_when_it_plays(
-    trained: Path, tmp_path: Path, task: Task
-):
+def test_a_fine_tuned_run_acts_without_gpi(trained: Path, tmp_path: Path, task: Task):
     run = visr.load(trained)
     assert run.config.agent.gpi
     tuned = run.finetune(task, out=tmp_path / "fine", **SHORT)
     assert not tuned.config.agent.gpi
 
 
-def test_tasks_shorter_than_unrolls_do_not_hinder_it(tmp_path: Path, tiny: Any):
+def test_runs_with_tasks_shorter_than_unrolls_can_be_fine_tuned(tmp_path: Path, tiny: Any):
     fields = {"task_distribution": "visited", "task_steps": 8, "unroll_length": 40}
     run = visr.load(pretraining.start(tmp_path / "run", tiny(num_steps=5_120, **fields)).path)
     tuned = run.finetune(run.infer("goal:2,3"), out=tmp_path / "fine", **SHORT)
     assert tuned.num_steps == SHORT["num_steps"]
 
 
-def test_a_unit_that_nothing_can_be_divided_by_is_refused(pretrained: visr.Run, task: Task):
+def test_a_saved_unit_of_zero_is_refused(pretrained: visr.Run, task: Task):
     some = tuner(pretrained, task)
     tensors, counts = some.state()
     with pytest.raises(ValueError, match="its unit is"):
@@ -357,7 +370,7 @@ def test_the_command_line_says_when_the_score_is_lower_than_before(
         (["--resume", "RUN", "--seed", "3"], "--resume takes everything from the run"),
     ],
 )
-def test_mistakes_are_one_sentence(
+def test_wrong_arguments_are_one_sentence(
     words: list[str],
     complaint: str,
     trained: Path,

@@ -1,4 +1,4 @@
-"""Reward-free steps, learnt from under a model of the reward that rewarded steps teach."""
+"""Fine-tuning on reward-free steps that a reward model labels."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
     return FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.visr)
 
 
-def test_nothing_is_kept_of_the_rewards_of_free_steps(pretrained: visr.Run, task: Task):
+def test_free_steps_are_stored_without_their_rewards(pretrained: visr.Run, task: Task):
     fine = tuner(pretrained, task)
     assert fine.relabelled is not None
     fine.round()
@@ -62,7 +62,9 @@ def test_nothing_is_kept_of_the_rewards_of_free_steps(pretrained: visr.Run, task
     assert bool(free.reward.isnan().all())
 
 
-def test_free_steps_are_gathered_first_and_are_no_rewarded_ones(pretrained: visr.Run, task: Task):
+def test_free_steps_are_collected_first_and_not_counted_as_rewarded(
+    pretrained: visr.Run, task: Task
+):
     fine = tuner(pretrained, task)
     assert fine.relabelled is not None
     for count in range(10):
@@ -74,7 +76,7 @@ def test_free_steps_are_gathered_first_and_are_no_rewarded_ones(pretrained: visr
     assert fine.num_steps == 160
 
 
-def test_q_catches_up_on_free_steps_alone_before_it_acts(pretrained: visr.Run, task: Task):
+def test_q_learns_from_free_steps_alone_before_it_acts(pretrained: visr.Run, task: Task):
     fine = tuner(pretrained, task)
     while fine.num_updates == 0:
         fine.round()
@@ -88,7 +90,7 @@ def test_q_catches_up_on_free_steps_alone_before_it_acts(pretrained: visr.Run, t
     assert fine.num_steps == steps + 160
 
 
-def test_the_model_foresees_rewards_of_steps_that_nobody_rewarded(pretrained: visr.Run, task: Task):
+def test_the_model_predicts_the_rewards_of_free_steps(pretrained: visr.Run, task: Task):
     fine = tuner(pretrained, task)
     while fine.num_updates == 0:
         fine.round()
@@ -101,19 +103,17 @@ def test_the_model_foresees_rewards_of_steps_that_nobody_rewarded(pretrained: vi
     assert 1 - error / truth[happened].var() > 0.9
 
 
-def test_how_well_rewards_are_foreseen_is_judged_on_new_steps_only(
-    pretrained: visr.Run, task: Task
-):
+def test_r_squared_uses_only_steps_that_the_model_has_not_seen(pretrained: visr.Run, task: Task):
     fine = tuner(pretrained, task, free_updates=0)
     assert fine.relabelled is not None
     reports = [fine.round() for _ in range(10 + 15)]
-    assert not any("foreseen" in report for report in reports)  # it has only just been taught
+    assert not any("foreseen" in report for report in reports)  # the model is new
     for _ in range(5):
         report = fine.round()
     assert 0.5 < report["foreseen"] <= 1.0  # pyright: ignore
 
 
-def test_a_sweep_goes_on_until_a_reward_is_met(
+def test_a_sweep_continues_until_the_first_reward(
     pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
 ):
     fine = tuner(pretrained, task)
@@ -130,7 +130,7 @@ def test_a_sweep_goes_on_until_a_reward_is_met(
     assert fine.num_updates > 0
 
 
-def test_draws_that_prefer_rewards_are_weighted_back():
+def test_weights_undo_the_preference_for_rewarded_unrolls():
     # 1 of 10 unrolls holds a reward: half of all draws, and a few of the rest, are that one.
     unroll = _unrolls(10)
     unroll.reward[3, 7] = 1.0
@@ -142,7 +142,7 @@ def test_draws_that_prefer_rewards_are_weighted_back():
     assert float((weight * rewarded).sum() / weight.sum()) == pytest.approx(0.1, abs=0.01)
 
 
-def test_draws_without_any_reward_are_even():
+def test_without_rewards_all_weights_are_one():
     replay = ReplayBuffer(10, _unrolls(1))
     replay.add(_unrolls(10))
     _, weight = sample_near_rewards(replay, 6, torch.Generator())
@@ -150,7 +150,7 @@ def test_draws_without_any_reward_are_even():
 
 
 @pytest.mark.parametrize("from_scratch", [False, True])
-def test_a_stopped_one_gathers_the_same_again_and_ends_as_one_never_stopped(
+def test_a_killed_run_collects_the_same_free_steps_and_ends_the_same(
     pretrained: visr.Run, task: Task, tmp_path: Path, from_scratch: bool
 ):
     fields = {**FREE, "from_scratch": from_scratch}  # stopped long after Q first learnt
@@ -160,7 +160,7 @@ def test_a_stopped_one_gathers_the_same_again_and_ends_as_one_never_stopped(
     assert cut.finetuned.read_bytes() == done
 
 
-def test_one_that_is_asked_to_stop_while_it_catches_up_keeps_what_it_has_learnt(
+def test_a_run_that_is_asked_to_stop_while_it_catches_up_saves_its_updates(
     pretrained: visr.Run, task: Task, tmp_path: Path
 ):
     fields = {**FREE, "free_updates": 200}  # more than one round's
@@ -169,7 +169,7 @@ def test_one_that_is_asked_to_stop_while_it_catches_up_keeps_what_it_has_learnt(
     )
 
 
-def test_what_cannot_be_learnt_from_is_refused_before_anything_is_played(
+def test_free_steps_that_do_not_fit_in_memory_are_refused_before_evaluation(
     pretrained: visr.Run, task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(finetuning, "evaluate", lambda *_: pytest.fail("played"))
@@ -177,7 +177,7 @@ def test_what_cannot_be_learnt_from_is_refused_before_anything_is_played(
         pretrained.finetune(task, out=tmp_path / "f", num_steps=8, sweep_steps=9, free_steps=9)
 
 
-def test_it_learns_more_from_the_same_rewarded_steps(
+def test_free_steps_improve_the_score_for_the_same_rewarded_steps(
     pretrained: visr.Run, task: Task, tmp_path: Path
 ):
     fields: dict[str, Any] = {"num_steps": 3_200, "learning_rate": 1e-3, "from_scratch": True}
@@ -225,7 +225,7 @@ def test_the_command_line_says_when_there_was_no_reward(tmp_path: Path):
         ({"free_share": 1.5}, "free_share = 1.5 must lie between 0 and 1"),
     ],
 )
-def test_mistakes_are_refused_before_anything_is_written(
+def test_wrong_settings_are_refused_before_anything_is_written(
     pretrained: visr.Run, task: Task, tmp_path: Path, fields: dict[str, Any], complaint: str
 ):
     with pytest.raises(UserError, match=complaint):
@@ -233,7 +233,7 @@ def test_mistakes_are_refused_before_anything_is_written(
     assert not (tmp_path / "fine").exists()
 
 
-def test_a_psi_with_memory_is_refused(tmp_path: Path, tiny: Any):
+def test_a_psi_with_an_lstm_is_refused(tmp_path: Path, tiny: Any):
     from visr import pretraining
 
     run = visr.load(pretraining.start(tmp_path / "run", tiny(num_steps=1_280, core="lstm")).path)
@@ -267,7 +267,7 @@ def test_a_damaged_state_is_refused(
 
 
 @pytest.mark.parametrize("num_steps", [1_600, 2_400])
-def test_the_last_rewarded_step_may_be_the_sweep_s_and_all_is_learnt_afterwards(
+def test_q_can_learn_after_the_last_rewarded_step(
     pretrained: visr.Run, task: Task, tmp_path: Path, num_steps: int
 ):
     fields = {**FREE, "num_steps": num_steps, "sweep_steps": num_steps}
@@ -284,7 +284,7 @@ def test_a_sweep_longer_than_all_steps_is_refused(pretrained: visr.Run, task: Ta
     assert not (tmp_path / "fine").exists()
 
 
-def test_small_costs_are_not_taken_for_errors(pretrained: visr.Run, task: Task):
+def test_small_negative_rewards_are_learned(pretrained: visr.Run, task: Task):
     # -0.05 everywhere but 1 in one box: what Q learns from has to say so, and so has the figure of the fit
     assert task.reward is not None
     costly = dataclasses.replace(task, reward=np.where(task.reward > 0, 1.0, -0.05))
@@ -300,7 +300,7 @@ def test_small_costs_are_not_taken_for_errors(pretrained: visr.Run, task: Task):
     assert r_squared > 0.9
 
 
-def test_rewards_of_steps_that_only_reset_were_never_met(
+def test_rewards_of_steps_that_only_reset_are_ignored(
     pretrained: visr.Run, task: Task, monkeypatch: pytest.MonkeyPatch
 ):
     fine = tuner(pretrained, task)
@@ -311,7 +311,7 @@ def test_rewards_of_steps_that_only_reset_were_never_met(
     assert not fine.relabelled.has_seen_rewards
 
 
-def test_other_free_steps_than_before_the_stop_are_refused(pretrained: visr.Run, task: Task):
+def test_other_free_steps_after_a_stop_are_refused(pretrained: visr.Run, task: Task):
     fine, other = tuner(pretrained, task), tuner(pretrained, task)
     assert fine.relabelled is not None
     assert other.relabelled is not None
@@ -326,7 +326,7 @@ def test_other_free_steps_than_before_the_stop_are_refused(pretrained: visr.Run,
 
 
 @pytest.mark.parametrize("count", [1, 3, 8])
-def test_any_number_of_draws_is_weighted_back(count: int):
+def test_weights_are_unbiased_for_any_batch_size(count: int):
     unroll = _unrolls(10)
     unroll.reward[3, 7] = 1.0
     replay, rng = ReplayBuffer(10, unroll), torch.Generator().manual_seed(0)

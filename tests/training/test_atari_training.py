@@ -1,4 +1,4 @@
-"""Pre-training on real games: what ends what, what is remembered, and that a run can be resumed."""
+"""Pre-training on Atari: ends of episodes and lives, recurrent memory, rewards, resuming."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ BREAKOUT, PONG = "ALE/Breakout-v5", "ALE/Pong-v5"
 
 
 def small(**fields: Any) -> RunConfig:
-    """Three games that pre-train beside one that sees rewards; an update is two unrolls of 8 steps."""
-    common = {"env": BREAKOUT, "num_envs": 4, "num_rewarded_envs": 1, "rewarded_window": 64}
-    common |= {"batch_size": 2, "unroll_length": 8, "num_threads": 1, "num_steps": 192}
-    common |= {"max_episode_frames": 48, "log_every": 16, "checkpoint_every": 64}
+    """Two games that pre-train beside one with rewards; an update uses two unrolls of 8 steps."""
+    common = {"env": BREAKOUT, "num_envs": 3, "num_rewarded_envs": 1, "rewarded_window": 32}
+    common |= {"batch_size": 2, "unroll_length": 8, "num_threads": 1, "num_steps": 96}
+    common |= {"max_episode_frames": 48, "log_every": 16, "checkpoint_every": 32}
     return configuration.replace(presets.get("atari-small"), **{**common, **fields})
 
 
 class Events(NamedTuple):
-    """What the game itself said of every step, [T, B]."""
+    """What the emulator reported for every step, [T, B]."""
 
     terminated: Tensor
     truncated: Tensor
@@ -45,27 +45,29 @@ class Events(NamedTuple):
     reward: Tensor
 
 
-def listened_to(env: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
-    """(terminated, truncated, life_lost, reward) of all steps from now on."""
-    heard: list[tuple[Any, ...]] = []
+def recorded_events(env: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """A list that receives (terminated, truncated, life_lost, reward) of all later steps."""
+    seen_events: list[tuple[Any, ...]] = []
     original = env.step
 
     def step(actions: Any) -> Any:
         result = original(actions)
         _, reward, terminated, truncated, info = result
-        heard.append(tuple(x.copy() for x in (terminated, truncated, info["life_lost"], reward)))
+        seen_events.append(
+            tuple(x.copy() for x in (terminated, truncated, info["life_lost"], reward))
+        )
         return result
 
     monkeypatch.setattr(env, "step", step)
-    return heard
+    return seen_events
 
 
-def events(heard: list[tuple[Any, ...]]) -> Events:
-    return Events(*(torch.from_numpy(np.stack(x)) for x in zip(*heard, strict=True)))
+def events(seen_events: list[tuple[Any, ...]]) -> Events:
+    return Events(*(torch.from_numpy(np.stack(x)) for x in zip(*seen_events, strict=True)))
 
 
 class Record(NamedTuple):
-    """Consecutive unrolls of one actor, and the truth about them."""
+    """Consecutive unrolls of one actor, and the emulator's events."""
 
     actor: Actor
     unrolls: list[Unroll]
@@ -73,14 +75,14 @@ class Record(NamedTuple):
 
 
 def record(num_unrolls: int, monkeypatch: pytest.MonkeyPatch, **fields: Any) -> Record:
-    """Random play of two games with an LSTM watching."""
+    """Random actions in two games, with an LSTM."""
     fields = {"core": "lstm", "num_envs": 2, "num_rewarded_envs": 0, "unroll_length": 40, **fields}
     config = small(epsilon=1.0, gpi=False, max_episode_frames=18_000, **fields)
     env = envs.make_vec(config, 2)
     actor = Actor(config, env, new_agent(config), seed=0)
-    heard = listened_to(env, monkeypatch)
+    seen_events = recorded_events(env, monkeypatch)
     unrolls = [actor.collect() for _ in range(num_unrolls)]
-    return Record(actor, unrolls, events(heard))
+    return Record(actor, unrolls, events(seen_events))
 
 
 def along(unrolls: list[Unroll], field: str) -> Tensor:
@@ -88,54 +90,44 @@ def along(unrolls: list[Unroll], field: str) -> Tensor:
     return torch.cat([getattr(unroll, field) for unroll in unrolls])
 
 
-class Kept:
-    """Records, made once for the module."""
-
-    def __init__(self) -> None:
-        self._patch, self._records = pytest.MonkeyPatch(), {}
-
-    def __call__(self, num_unrolls: int, **fields: Any) -> Record:
-        key = (num_unrolls, *sorted(fields.items()))
-        if key not in self._records:
-            self._records[key] = record(num_unrolls, self._patch, **fields)
-        return self._records[key]
-
-
 @pytest.fixture(scope="module")
-def recorded() -> Kept:
-    return Kept()
-
-
-BREAKOUT_TO_THE_END: dict[str, Any] = {"num_unrolls": 8, "zero_discount_on_life_loss": True}
-"""320 random steps of Breakout: lives and games are lost."""
+def breakout() -> Record:
+    """320 random steps of Breakout: lives are lost, and episodes end."""
+    return record(8, pytest.MonkeyPatch(), zero_discount_on_life_loss=True)
 
 
 def targets(unroll: Unroll, n: int) -> Tensor:
     """With c = 1, psi = 8 and gamma = .5 a one-step target is 1 + 4 = 5, and 1 where nothing follows."""
     length, batch = unroll.action.shape
     scalar = unroll._replace(w=torch.ones(batch, 1))
-    psi, cumulant = torch.full((length + 1, batch, 4, 1), 8.0), torch.ones(length, batch, 1)
+    psi, cumulant = torch.full((length + 1, batch, 6, 1), 8.0), torch.ones(length, batch, 1)
     return n_step_targets(psi, cumulant, scalar, gamma=0.5, n=n).squeeze(-1)
 
 
-# --- what ends what
+# --- ends of episodes and lives
 
 
-@pytest.mark.parametrize("zero_discount", [True, False])
-def test_a_lost_life_and_a_true_end_are_worth_nothing_beyond(recorded: Kept, zero_discount: bool):
-    _, unrolls, truth = recorded(8, zero_discount_on_life_loss=zero_discount)
+def test_targets_do_not_bootstrap_from_a_lost_life_or_an_end(breakout: Record):
+    _, unrolls, truth = breakout
     assert truth.life_lost.sum() >= 4
     assert truth.terminated.sum() >= 1
     assert not (truth.life_lost & truth.terminated).any()
-    ends = truth.terminated | truth.life_lost if zero_discount else truth.terminated
+    ends = truth.terminated | truth.life_lost
     one_step = torch.cat([targets(unroll, n=1) for unroll in unrolls])
     assert torch.equal(one_step, torch.where(ends, 1.0, 5.0))
 
 
-def test_two_step_returns_end_where_a_life_does(recorded: Kept):
+def test_targets_can_bootstrap_from_a_lost_life(monkeypatch: pytest.MonkeyPatch):
+    _, unrolls, truth = record(3, monkeypatch, core="none", zero_discount_on_life_loss=False)
+    assert truth.life_lost.any()
+    one_step = torch.cat([targets(unroll, n=1) for unroll in unrolls])
+    assert torch.equal(one_step, torch.where(truth.terminated, 1.0, 5.0))
+
+
+def test_two_step_returns_stop_at_a_lost_life(breakout: Record):
     # G_t = 1 where t ends; 1 + .5 * 1 = 1.5 where t + 1 does; else 1 + .5 (1 + .5 * 8) = 3.5, but at an
     # unroll's end 1 + .5 * 8 = 5
-    _, unrolls, truth = recorded(**BREAKOUT_TO_THE_END)
+    _, unrolls, truth = breakout
     ends = (truth.terminated | truth.life_lost).split(40)
     for unroll, ended in zip(unrolls, ends, strict=True):
         expected = torch.full((40, 2), 3.5)
@@ -147,15 +139,13 @@ def test_two_step_returns_end_where_a_life_does(recorded: Kept):
 
 @pytest.mark.parametrize("env", [BREAKOUT, PONG])
 @pytest.mark.parametrize("n", [1, 3])
-def test_a_time_out_bootstraps_and_nothing_looks_beyond_it(
-    env: str, n: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_time_out_bootstraps_and_stops_returns(env: str, n: int, monkeypatch: pytest.MonkeyPatch):
     # 52 frames are 13 steps, and one to reset: time-outs at t = 12, 26 and, in the next unroll, 40 = 0
     fields = {"max_episode_frames": 52, "num_envs": 2, "num_rewarded_envs": 0}
     config = small(env=env, epsilon=1.0, gpi=False, unroll_length=40, **fields)
     games = envs.make_vec(config, 2)
     actor = Actor(config, games, new_agent(config), seed=0)
-    truth = listened_to(games, monkeypatch)
+    truth = recorded_events(games, monkeypatch)
     unroll = actor.collect()
     timed_out = torch.zeros(40, 2, dtype=torch.bool)
     timed_out[12] = timed_out[26] = True
@@ -172,7 +162,7 @@ def test_a_time_out_bootstraps_and_nothing_looks_beyond_it(
     assert torch.equal(targets(unroll, n)[happened], expected[happened])
 
 
-def test_what_lies_beyond_a_time_out_cannot_matter():
+def test_values_after_a_time_out_do_not_change_earlier_targets():
     config = small(max_episode_frames=52, num_envs=2, num_rewarded_envs=0, unroll_length=40)
     games = envs.make_vec(config, 2)
     unroll = Actor(config, games, new_agent(config), seed=0).collect()
@@ -185,18 +175,18 @@ def test_what_lies_beyond_a_time_out_cannot_matter():
     assert (before[14:] != after[14:]).all()
 
 
-# --- what is remembered
+# --- memory
 
 
-def test_steps_that_only_reset_follow_true_ends_and_nothing_else(recorded: Kept):
-    _, unrolls, truth = recorded(**BREAKOUT_TO_THE_END)
+def test_steps_that_only_reset_follow_ends_of_episodes_and_nothing_else(breakout: Record):
+    _, unrolls, truth = breakout
     is_reset = along(unrolls, "is_reset")
     assert not is_reset[0].any()
     assert torch.equal(is_reset[1:], (truth.terminated | truth.truncated)[:-1])
 
 
-def test_consecutive_unrolls_line_up(recorded: Kept):
-    _, unrolls, _ = recorded(**BREAKOUT_TO_THE_END)
+def test_each_unroll_continues_the_one_before(breakout: Record):
+    _, unrolls, _ = breakout
     assert unrolls[0].previous_action.tolist() == [-1, -1]
     for earlier, later in pairwise(unrolls):
         assert torch.equal(earlier.observation[-1], later.observation[0])
@@ -209,9 +199,9 @@ def test_consecutive_unrolls_line_up(recorded: Kept):
 
 
 @torch.inference_mode()
-def test_memory_is_forgotten_exactly_where_episodes_begin(recorded: Kept):
-    # What an actor remembers is what it would had its life begun with this episode, lost lives and all.
-    actor, unrolls, truth = recorded(**BREAKOUT_TO_THE_END)
+def test_recurrent_memory_is_cleared_exactly_where_episodes_begin(breakout: Record):
+    # The memory equals that of an LSTM that has seen this episode only, including its lost lives.
+    actor, unrolls, truth = breakout
     seen = torch.cat([unroll.observation[:-1] for unroll in unrolls])
     led = torch.cat([unroll.previous_actions[:-1] for unroll in unrolls])
     begins = led == -1
@@ -229,9 +219,9 @@ def test_memory_is_forgotten_exactly_where_episodes_begin(recorded: Kept):
 
 
 @torch.inference_mode()
-def test_the_learner_sees_what_the_actor_saw(recorded: Kept):
-    # The unroll's stored memory and previous actions lead the whole network to the next stored memory.
-    actor, unrolls, _ = recorded(**BREAKOUT_TO_THE_END)
+def test_the_learner_computes_the_same_memory_as_the_actor(breakout: Record):
+    # From an unroll's stored memory and previous actions, the network computes the next stored memory.
+    actor, unrolls, _ = breakout
     for earlier, later in pairwise(unrolls):
         _, memory = actor.psi.trunk(
             earlier.observation[:-1], earlier.previous_actions[:-1], earlier.memory
@@ -243,15 +233,15 @@ def test_the_learner_sees_what_the_actor_saw(recorded: Kept):
 # --- rewards
 
 
-def test_online_returns_are_those_of_whole_games(monkeypatch: pytest.MonkeyPatch):
-    # Games of 100 steps in which balls are lost: a return per game, not per life.
+def test_online_returns_are_those_of_whole_episodes(monkeypatch: pytest.MonkeyPatch):
+    # Episodes of 100 steps in which lives are lost: one return per episode, not per life.
     config = small(unroll_length=40, max_episode_frames=400, epsilon=1.0, gpi=False)
     agent = new_agent(config)
     online = OnlineEvaluation(config, agent)
-    heard = listened_to(online.actor.env, monkeypatch)
+    seen_events = recorded_events(online.actor.env, monkeypatch)
     for _ in range(6):
         online.play(agent)
-    truth = events(heard)
+    truth = events(seen_events)
     assert truth.life_lost.any()
     ends = (truth.terminated | truth.truncated).nonzero()[:, 0].tolist()
     assert len(ends) == 2
@@ -276,9 +266,14 @@ def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
         assert torch.equal(a[name], b[name]), name
 
 
-def test_rewards_are_for_rewarded_environments_only():
-    config = small(num_steps=96)
-    seeing, blind = Loop(config), Loop(config)
+@pytest.fixture(scope="module")
+def finished() -> dict[str, Tensor]:
+    """The state after a whole run with a rewarded environment."""
+    return run_to_the_end(Loop(small(num_steps=64)))
+
+
+def test_only_rewarded_environments_use_rewards(finished: dict[str, Tensor]):
+    blind = Loop(small(num_steps=64))
     assert blind.online is not None
     (pool,) = blind.actor_pools
     assert isinstance(pool, LocalActorPool)
@@ -295,35 +290,30 @@ def test_rewards_are_for_rewarded_environments_only():
 
             patch.setattr(actor.env, "step", step)
         poisoned = run_to_the_end(blind)
-    expected = run_to_the_end(seeing)
     assert num_poisoned >= 32
-    assert len(poisoned["online.reward"]) == 64
-    for name, tensor in expected.items():
+    assert int(poisoned["online.num_steps"]) >= 24
+    for name, tensor in finished.items():
         if name != "waiting.reward":
             assert torch.equal(tensor, poisoned[name]), name
 
 
-def test_a_rewarded_environment_feeds_no_learner():
-    with_rewards, without = (
-        small(num_steps=96),
-        small(num_steps=96, num_envs=3, num_rewarded_envs=0),
-    )
-    a, b = (run_to_the_end(Loop(config)) for config in (with_rewards, without))
-    assert any(name.startswith("online.") for name in a)
-    assert_same_state({k: v for k, v in a.items() if not k.startswith("online.")}, b)
+def test_the_learner_uses_no_steps_of_rewarded_environments(finished: dict[str, Tensor]):
+    without = run_to_the_end(Loop(small(num_steps=64, num_envs=2, num_rewarded_envs=0)))
+    assert any(name.startswith("online.") for name in finished)
+    assert_same_state({k: v for k, v in finished.items() if not k.startswith("online.")}, without)
 
 
-# --- going on
+# --- resuming
 
 
-@pytest.mark.parametrize("fields", [{}, {"core": "lstm", "centred_features": False}])
-def test_a_loop_goes_on_from_its_state_as_if_never_stopped(fields: dict[str, Any]):
-    config = small(num_steps=128, **fields)
+def test_a_loop_with_an_lstm_continues_from_its_state_as_if_never_stopped():
+    fields = {"core": "lstm", "centred_features": False, "channels_last": False}
+    config = small(num_steps=64, **fields)
     whole, resumed = Loop(config), Loop(config)
     rounds = whole.rounds()
     for _ in range(3):
         next(rounds)
-    assert 0 < whole.learner.num_updates < 8
+    assert 0 < whole.learner.num_updates < 4
     whole.reset_unsaveable_envs()
     tensors, counts = whole.state()
     resumed.load_state({k: v.clone() for k, v in tensors.items()}, counts)
@@ -333,20 +323,16 @@ def test_a_loop_goes_on_from_its_state_as_if_never_stopped(fields: dict[str, Any
     assert_same_state(whole.state()[0], again)
 
 
-@pytest.mark.parametrize("channels_last", [True, False])
-def test_a_run_that_lost_its_newest_checkpoint_ends_bit_identical(
-    tmp_path: Path, channels_last: bool
-):
-    # 12 updates of 16 steps, and a checkpoint after every four or so, the last of which is lost.
-    config = small(channels_last=channels_last)
-    run = pretraining.start(tmp_path / "run", config)
+def test_a_run_without_its_newest_checkpoint_resumes_to_the_same_bits(tmp_path: Path):
+    # 6 updates of 16 steps, a checkpoint after every second; the last one is deleted.
+    run = pretraining.start(tmp_path / "run", small())
     files = (run.metrics, run.online)
     before, (expected, counts) = [f.read_bytes() for f in files], newest(run)
-    assert counts["num_updates"] == 12
-    assert before[0].count(b"\n") == 1 + 8  # three unrolls a round: one update or two
-    assert before[1].count(b"\n") >= 3  # games of 12 steps did end
+    assert counts["num_updates"] == 6
+    assert before[0].count(b"\n") == 1 + 6  # one update per round
+    assert before[1].count(b"\n") >= 3  # episodes of 12 steps have ended
     checkpoint.newest(run).unlink()
-    assert 0 < newest(run)[1]["num_updates"] < 12
+    assert 0 < newest(run)[1]["num_updates"] < 6
     pretraining.resume(run.path)
     actual, again = newest(run)
     assert again == counts
@@ -359,8 +345,8 @@ def newest(run: RunDir) -> tuple[dict[str, Tensor], dict[str, int]]:
 
 
 def test_the_number_of_processes_changes_nothing():
-    # bfloat16 and an LSTM: were the other process to compute in its own way, memories would tell.
+    # bfloat16 and an LSTM: a process with other settings would compute other memories.
     fields = {"core": "lstm", "precision": "bfloat16", "num_actor_groups": 2, "num_envs": 2}
-    config = small(num_rewarded_envs=0, num_steps=48, **fields)
+    config = small(num_rewarded_envs=0, num_steps=32, **fields)
     alone, together = (run_to_the_end(Loop(config, num_processes=n)) for n in (1, 2))
     assert_same_state(alone, together)

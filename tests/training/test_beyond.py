@@ -1,4 +1,4 @@
-"""Additions train, are saved and resume like the rest, and stay out of the paper's agent."""
+"""Agents with additions to the paper train, are saved and resume like the paper's agent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def checkpointed(loop: Loop) -> tuple[dict[str, torch.Tensor], dict[str, int]]:
 
 
 @pytest.mark.parametrize("fields", ADDITIONS, ids=str)
-def test_a_resumed_run_ends_as_one_never_stopped(fields: dict[str, Any], tiny: Any):
+def test_a_loop_continues_from_its_state_as_if_never_stopped(fields: dict[str, Any], tiny: Any):
     config = tiny(hidden_sizes=(16, 16), **fields)
     with contextlib.closing(Loop(config)) as loop, contextlib.closing(Loop(config)) as other:
         list(islice(loop.rounds(), 4))
@@ -40,7 +40,7 @@ def test_a_resumed_run_ends_as_one_never_stopped(fields: dict[str, Any], tiny: A
 
 
 @pytest.mark.parametrize("fields", ADDITIONS, ids=str)
-def test_an_addition_changes_what_is_learnt(fields: dict[str, Any], tiny: Any):
+def test_each_addition_changes_the_weights(fields: dict[str, Any], tiny: Any):
     plain = {"num_features": fields.get("num_features", 5), "hidden_sizes": (16, 16)}
     after = []
     for config in (tiny(**plain), tiny(**{**plain, **fields})):
@@ -50,7 +50,7 @@ def test_an_addition_changes_what_is_learnt(fields: dict[str, Any], tiny: Any):
     assert any(not torch.equal(after[0][name], after[1][name]) for name in after[0])
 
 
-def test_curiosity_anneals_inside_a_run(tiny: Any):
+def test_a_bonus_falls_to_zero_during_a_run(tiny: Any):
     config = tiny(bonus="particles", bonus_scale=0.5, bonus_num_steps=10_240)
     with contextlib.closing(Loop(config)) as loop:
         reports = [report for r in loop.rounds() for report in r.metrics]

@@ -1,4 +1,4 @@
-"""What goes wrong around training is named, and leaves nothing half-made."""
+"""Errors around training are reported, and leave no incomplete run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from visr.training.loop import Loop
 from visr.training.metrics import MetricsWriter
 
 
-def test_a_checkpoint_that_does_not_fit_its_config_is_a_sentence(trained: Path, tmp_path: Path):
+def test_a_checkpoint_that_does_not_fit_its_config_is_refused(trained: Path, tmp_path: Path):
     path = tmp_path / "run"
     shutil.copytree(trained, path)
     config = read_json(path / "config.json")
@@ -29,7 +29,7 @@ def test_a_checkpoint_that_does_not_fit_its_config_is_a_sentence(trained: Path, 
         pretraining.resume(path)
 
 
-def test_no_run_is_left_where_its_first_checkpoint_found_no_room(
+def test_no_run_is_left_if_its_first_checkpoint_cannot_be_written(
     tmp_path: Path, tiny: Any, monkeypatch: pytest.MonkeyPatch
 ):
     def full(*_: Any, **__: Any) -> Path:
@@ -41,16 +41,16 @@ def test_no_run_is_left_where_its_first_checkpoint_found_no_room(
     assert not (tmp_path / "run").exists()
 
 
-def test_divergence_is_named_and_the_metrics_stay_clean(tmp_path: Path, tiny: Any):
+def test_a_metric_that_is_nan_stops_training_and_is_not_written(tmp_path: Path, tiny: Any):
     run = RunDir.create(tmp_path / "run", tiny())
-    recorder = MetricsWriter(run)
-    recorder.add([{"psi_loss": torch.tensor(float("nan"))}])
+    rows = MetricsWriter(run)
+    rows.add([{"psi_loss": torch.tensor(float("nan"))}])
     with pytest.raises(UserError, match="psi_loss is nan"):
-        recorder.write(1280, 1, {})
+        rows.write(1280, 1, {})
     assert not run.metrics.exists()
 
 
-def test_training_leaves_torch_as_it_found_it(tiny: Any):
+def test_training_restores_the_settings_of_torch(tiny: Any):
     torch.set_num_threads(2)
     loop = Loop(tiny(num_steps=1_280))
     for _ in loop.rounds():
@@ -58,4 +58,4 @@ def test_training_leaves_torch_as_it_found_it(tiny: Any):
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     assert threads == 2
-    assert torch.tensor(1e-40).mul(1).item() != 0  # denormals are numbers again
+    assert torch.tensor(1e-40).mul(1).item() != 0  # denormal numbers are not flushed

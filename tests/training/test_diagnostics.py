@@ -93,7 +93,7 @@ SMALL = {
         ),
     ],
 )
-def test_an_environment_that_turns_odd_is_named(
+def test_an_environment_with_invalid_observations_is_reported(
     env: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     path = tmp_path / "run"
@@ -105,7 +105,9 @@ def test_an_environment_that_turns_odd_is_named(
     assert RunDir.open(path).checkpoints()
 
 
-def test_features_that_are_all_alike_stop_a_run(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_features_that_are_equal_in_all_states_stop_a_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     path = tmp_path / "run"
     with (
         caplog.at_level(logging.WARNING, "visr"),
@@ -115,16 +117,16 @@ def test_features_that_are_all_alike_stop_a_run(tmp_path: Path, caplog: pytest.L
     ):
         pretraining.start(path, tiny(env="Odd/Still-v0", **SMALL))
     assert len(read_rows(RunDir(path).metrics)) == diagnostics.PATIENCE
-    assert len(caplog.records) == 1  # said once, when it began
+    assert len(caplog.records) == 1  # one warning only
     assert RunDir.open(path).checkpoints()
 
 
-def test_whoever_wants_to_see_it_out_may(tmp_path: Path):
+def test_a_run_can_be_set_to_warn_only(tmp_path: Path):
     config = tiny(env="Odd/Still-v0", on_trouble="warn", **SMALL)
     assert read_rows(pretraining.start(tmp_path / "run", config).metrics)[-1]["num_steps"] == 20_480
 
 
-def test_patience_is_remembered_over_a_restart(tmp_path: Path, tiny: Any):
+def test_the_count_of_troubled_rows_is_saved(tmp_path: Path, tiny: Any):
     run = RunDir.create(tmp_path / "run", tiny())
     first, second = MetricsWriter(run), MetricsWriter(run)
     row = {"feature_concentration": torch.tensor(1.0)}
@@ -139,7 +141,7 @@ def test_patience_is_remembered_over_a_restart(tmp_path: Path, tiny: Any):
     second.close()
 
 
-def test_a_psi_whose_units_are_dead_is_told_from_one_that_is_not():
+def test_a_psi_with_dead_units_is_detected():
     config = tiny(num_steps=1_280)
     alive, dead = Loop(config), Loop(config)
     with torch.no_grad():
@@ -158,7 +160,7 @@ def test_a_psi_whose_units_are_dead_is_told_from_one_that_is_not():
 
 
 @pytest.mark.parametrize("rate", [3.0, 1e18])
-def test_sums_that_explode_stop_a_run_and_leave_good_checkpoints(tmp_path: Path, rate: float):
+def test_a_psi_that_explodes_stops_a_run_and_leaves_finite_checkpoints(tmp_path: Path, rate: float):
     path = tmp_path / "run"
     config = tiny(psi_learning_rate=rate, log_every=1_280, checkpoint_every=1_280, num_steps=40_960)
     with pytest.raises(UserError, match=r"no sum of cumulants|diverged before step"):
@@ -168,7 +170,7 @@ def test_sums_that_explode_stop_a_run_and_leave_good_checkpoints(tmp_path: Path,
         assert all(torch.isfinite(t).all() for t in tensors.values() if t.is_floating_point())
 
 
-def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path):
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path):
     loop = Loop(tiny())
     tensors, _ = loop.state()
     diagnostics.refuse_non_finite(tensors, 1)
@@ -191,17 +193,17 @@ def test_weights_that_are_no_numbers_are_not_saved(tmp_path: Path):
         ({"objective": "laplacian"}, float("inf")),
     ],
 )
-def test_errors_have_a_bound_where_cumulants_have_one(changes: dict[str, Any], bound: float):
+def test_the_psi_loss_is_bounded_where_cumulants_are(changes: dict[str, Any], bound: float):
     assert diagnostics.largest_error(AgentConfig(**changes)) == pytest.approx(bound)
 
 
-def test_random_features_may_be_as_alike_as_they_are():
+def test_random_features_may_be_nearly_equal_in_all_states():
     metrics = {"feature_concentration": 1.0}
     assert diagnostics.trouble(AgentConfig(features="random"), metrics) is None
     assert diagnostics.trouble(AgentConfig(), metrics) is not None
 
 
-def test_a_file_begun_by_an_older_visr_keeps_its_columns(tmp_path: Path):
+def test_a_table_of_an_older_version_keeps_its_columns(tmp_path: Path):
     path = tmp_path / "metrics.csv"
     append_rows(path, ["num_steps", "b", "gone"], [[1, 2.0, 3.0]])
     append_rows(path, ["num_steps", "a", "b"], [[2, 5.0, 6.0]])

@@ -1,4 +1,4 @@
-"""The loop: deterministic, whatever the threads do, and able to go on from a saved state."""
+"""The loop is deterministic, and continues from a saved state."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_number_of_processes_changes_nothing(tiny: Any, num_processes: int):
     assert_same_state(run_to_the_end(alone), run_to_the_end(together))
 
 
-def test_another_seed_gives_another_run(tiny: Any):
+def test_another_seed_gives_other_weights(tiny: Any):
     first, second = (run_to_the_end(Loop(tiny(num_steps=1_280, seed=s))) for s in (0, 1))
     assert not torch.equal(
         first["learner.agent.psi.readout.weight"], second["learner.agent.psi.readout.weight"]
@@ -52,7 +52,7 @@ def test_another_seed_gives_another_run(tiny: Any):
 
 
 @pytest.mark.parametrize("fields", [{}, {"num_envs": 20}, {"max_episode_steps": 7}])
-def test_a_loop_goes_on_from_its_state_as_if_never_stopped(tiny: Any, fields: dict[str, Any]):
+def test_a_loop_continues_from_its_state_as_if_never_stopped(tiny: Any, fields: dict[str, Any]):
     config = tiny(num_steps=10_240, **fields)
     whole, stopped, resumed = Loop(config), Loop(config), Loop(config)
     expected = run_to_the_end(whole)
@@ -64,7 +64,7 @@ def test_a_loop_goes_on_from_its_state_as_if_never_stopped(tiny: Any, fields: di
     assert_same_state(run_to_the_end(resumed), expected)
 
 
-def test_every_unroll_is_learnt_from_once_and_in_order(tiny: Any, monkeypatch: pytest.MonkeyPatch):
+def test_every_unroll_is_used_once_and_in_order(tiny: Any, monkeypatch: pytest.MonkeyPatch):
     # 20 environments, batches of 32: unrolls wait until a batch is full, none is lost or doubled.
     loop = Loop(tiny(num_steps=6_400, num_envs=20, num_actor_groups=2))
     collected, learnt = [], []
@@ -88,7 +88,7 @@ def _noting(function: Any, log: list[Any], given: bool = False) -> Any:
     return noted
 
 
-def test_unrolls_follow_the_world(tiny: Any):
+def test_unrolls_follow_the_transitions_of_the_grid(tiny: Any):
     loop = Loop(tiny(max_episode_steps=7))
     actor = actors_of(loop)[0]
     unrolls = [actor.collect() for _ in range(2)]
@@ -104,9 +104,7 @@ def test_unrolls_follow_the_world(tiny: Any):
     assert torch.equal(unrolls[0].truncated[-1], unrolls[1].is_reset[0])
 
 
-def test_actors_act_with_the_weights_of_the_rounds_start(
-    tiny: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_actors_use_the_weights_of_the_rounds_start(tiny: Any, monkeypatch: pytest.MonkeyPatch):
     loop = Loop(tiny())
     actor = actors_of(loop)[0]
     acted: list[Tensor] = []
@@ -154,12 +152,12 @@ def test_epsilon_one_acts_uniformly_and_zero_greedily(tiny: Any):
     assert torch.equal(q.argmax(-1), unroll.action)
 
 
-def test_groups_share_environments_evenly(tiny: Any):
+def test_groups_have_equally_many_environments(tiny: Any):
     assert group_sizes(tiny(num_envs=100, num_actor_groups=3)) == [34, 33, 33]
     assert group_sizes(tiny(num_envs=4, num_actor_groups=4)) == [1, 1, 1, 1]
 
 
-def test_an_acting_process_that_dies_is_named(tiny: Any):
+def test_an_acting_process_that_dies_is_reported(tiny: Any):
     loop = Loop(tiny(), num_processes=2)
     child = loop.actor_pools[1]
     assert isinstance(child, RemoteActorPool)
@@ -175,7 +173,7 @@ def actors_of(loop: Loop) -> list[Actor]:
     return list(pool.actors.values())
 
 
-def test_parts_of_a_join_are_what_was_joined(tiny: Any):
+def test_parts_of_concatenated_unrolls_equal_the_originals(tiny: Any):
     unrolls = [actor.collect() for actor in actors_of(Loop(tiny()))]
     whole = concatenate(unrolls)
     assert whole is not None

@@ -61,7 +61,7 @@ def update(
 
 
 @pytest.mark.parametrize("micro_batch", [1, 2, 4, 5])
-def test_pieces_give_the_gradients_of_the_whole(unroll: Unroll, micro_batch: int):
+def test_micro_batches_give_the_gradients_of_the_whole_batch(unroll: Unroll, micro_batch: int):
     agent = new_agent()
     whole, metrics = update(agent, unroll, micro_batch=0)
     pieces, piecemeal = update(agent, unroll, micro_batch)
@@ -75,7 +75,7 @@ def test_pieces_give_the_gradients_of_the_whole(unroll: Unroll, micro_batch: int
         torch.testing.assert_close(piecemeal[name], metrics[name])
 
 
-def test_plain_means_of_pieces_would_be_something_else(unroll: Unroll):
+def test_unweighted_means_of_micro_batches_would_differ(unroll: Unroll):
     # Were resets spread evenly, the tests above would prove little; 1 % is ten times their tolerance.
     agent = new_agent()
     whole = agent.losses(unroll)
@@ -85,13 +85,13 @@ def test_plain_means_of_pieces_would_be_something_else(unroll: Unroll):
 
 
 @pytest.mark.parametrize("micro_batch", [BATCH, BATCH + 1, 100])
-def test_a_piece_as_large_as_the_batch_is_the_batch(unroll: Unroll, micro_batch: int):
+def test_a_micro_batch_as_large_as_the_batch_changes_nothing(unroll: Unroll, micro_batch: int):
     agent = new_agent()
     whole, pieces = (update(agent, unroll, size)[0] for size in (0, micro_batch))
     assert all(torch.equal(whole[name], pieces[name]) for name in whole)
 
 
-def test_a_batch_of_nothing_but_resets_teaches_nothing(unroll: Unroll):
+def test_a_batch_of_steps_that_only_reset_has_zero_gradients(unroll: Unroll):
     idle = unroll._replace(is_reset=torch.ones_like(unroll.is_reset))
     for micro_batch in (0, 2):
         gradients, metrics = update(new_agent(), idle, micro_batch)
@@ -99,7 +99,7 @@ def test_a_batch_of_nothing_but_resets_teaches_nothing(unroll: Unroll):
         assert metrics["psi_loss"] == 0
 
 
-def test_a_part_is_the_same_unrolls(unroll: Unroll):
+def test_a_part_of_unrolls_keeps_their_values(unroll: Unroll):
     part = unroll.part(2, 5)
     assert part.num_unrolls == 3
     assert torch.equal(part.previous_actions, unroll.previous_actions[:, 2:5])
@@ -117,6 +117,6 @@ def test_a_part_is_the_same_unrolls(unroll: Unroll):
         {"task_distribution": "visited"},
     ],
 )
-def test_some_mathematics_needs_the_whole_batch(fields: dict[str, Any]):
+def test_some_losses_need_the_whole_batch(fields: dict[str, Any]):
     with pytest.raises(UserError, match=f"micro_batch = 4 does not go with {next(iter(fields))}"):
         configuration.replace(RunConfig(), **fields, micro_batch=4)

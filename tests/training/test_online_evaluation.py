@@ -85,7 +85,7 @@ def collected(evaluation: OnlineEvaluation, monkeypatch: pytest.MonkeyPatch) -> 
 # --- scores
 
 
-def test_returns_are_raw_sums_over_whole_games(online: Any):
+def test_returns_are_raw_sums_over_whole_episodes(online: Any):
     # Games of 7 steps worth 2.5 each, then a reset step: 17.5, whatever is clipped for regression.
     # Unrolls of 10 steps: resets at t = 7; 15; 23; (31, 39) count games 1; 2; 3; 4 and 5 of both.
     evaluation, env, agent = online()
@@ -96,10 +96,10 @@ def test_returns_are_raw_sums_over_whole_games(online: Any):
         row = evaluation.row()
         assert row["num_episodes"] == 2 * num_games
         assert row["mean_return"] == 17.5
-        assert evaluation.row() == {}  # told once
+        assert evaluation.row() == {}  # rows are returned once
 
 
-def test_a_mean_is_over_games_and_since_the_last_row(online: Any):
+def test_a_row_is_the_mean_over_episodes_since_the_last_row(online: Any):
     # The first game is worth 7, the second 14, of both environments alike.
     evaluation, env, agent = online(unroll_length=8)
     for reward in (1.0, 2.0):
@@ -110,7 +110,7 @@ def test_a_mean_is_over_games_and_since_the_last_row(online: Any):
     assert row["mean_return"] == (7 + 7 + 14 + 14) / 4
 
 
-def test_what_was_scored_is_carried_on_in_a_saved_state(online: Any):
+def test_running_returns_are_part_of_the_saved_state(online: Any):
     evaluation, env, agent = online(unroll_length=5)
     env.pay(1.0)
     evaluation.play(agent)
@@ -129,7 +129,7 @@ def test_what_was_scored_is_carried_on_in_a_saved_state(online: Any):
 # --- the task
 
 
-def test_there_is_no_task_while_no_reward_was_seen(online: Any, monkeypatch: pytest.MonkeyPatch):
+def test_there_is_no_task_before_the_first_reward(online: Any, monkeypatch: pytest.MonkeyPatch):
     evaluation, env, agent = online()
     unrolls = collected(evaluation, monkeypatch)
     assert evaluation.task() is None
@@ -143,7 +143,7 @@ def test_there_is_no_task_while_no_reward_was_seen(online: Any, monkeypatch: pyt
     assert evaluation.task() is not None
 
 
-def test_the_task_is_the_least_squares_solution_of_what_was_seen(
+def test_the_task_is_the_least_squares_solution_of_the_stored_steps(
     online: Any, monkeypatch: pytest.MonkeyPatch
 ):
     evaluation, env, agent = online(clip_rewards=False)
@@ -161,7 +161,7 @@ def test_the_task_is_the_least_squares_solution_of_what_was_seen(
     torch.testing.assert_close(evaluation.task(), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_a_planted_task_is_found_and_pursued_everywhere(
+def test_a_reward_phi_w_gives_the_task_w_in_all_environments(
     online: Any, monkeypatch: pytest.MonkeyPatch
 ):
     evaluation, env, agent = online()
@@ -178,7 +178,7 @@ def test_a_planted_task_is_found_and_pursued_everywhere(
     assert row["num_rewarded"] == 3 * 20 - 2 * 3  # as of the last task; three resets of each
 
 
-def test_rewards_are_clipped_unless_told_otherwise(online: Any):
+def test_rewards_are_clipped_unless_configured_otherwise(online: Any):
     w = direction(1)
     found = {}
     for clip in (None, False):
@@ -199,7 +199,7 @@ def test_rewards_are_clipped_unless_told_otherwise(online: Any):
 
 
 @pytest.mark.parametrize("window", [13, 32, 39])
-def test_old_steps_are_forgotten(online: Any, window: int):
+def test_only_the_newest_steps_are_stored(online: Any, window: int):
     # Each play is 20 steps less resets: after three of them nothing of the first task is in the window;
     # 13 is less than one play brings.
     evaluation, env, agent = online(rewarded_window=window)
@@ -217,7 +217,7 @@ def test_old_steps_are_forgotten(online: Any, window: int):
     torch.testing.assert_close(evaluation.task(), new, rtol=0, atol=1e-2)
 
 
-def test_rewards_long_gone_are_as_if_never_seen(online: Any):
+def test_rewards_outside_the_window_have_no_effect(online: Any):
     evaluation, env, agent = online(rewarded_window=30)
     env.pay(1.0)
     evaluation.play(agent)
@@ -240,7 +240,7 @@ def test_each_step_keeps_the_phi_it_had_when_it_was_played(online: Any):
     torch.testing.assert_close(evaluation.task(), w, rtol=0, atol=1e-3)
 
 
-def test_the_actor_follows_the_learner(online: Any):
+def test_the_actor_uses_the_learners_weights(online: Any):
     evaluation, _, agent = online()
     with torch.no_grad():
         agent.psi.readout.weight.add_(1.0)

@@ -48,7 +48,7 @@ def tiny(env: str = CORRIDOR, **fields: Any) -> RunConfig:
     return configuration.replace(classic, algorithm="rainbow", env=env, **{**small, **fields})
 
 
-def test_the_target_is_the_target_network_s_for_the_action_that_the_learning_one_prefers():
+def test_the_target_is_the_target_networks_distribution_for_the_online_networks_action():
     torch.manual_seed(0)
     network = DuelingDistribution(
         EnvSpec(Discrete(12), 3), "auto", (8,), replace(HESSEL, hidden_size=8)
@@ -86,11 +86,11 @@ def test_the_target_is_the_target_network_s_for_the_action_that_the_learning_one
             steps.discount[row : row + 1],
         )
         assert torch.allclose(goal[row], expected[0], atol=1e-6)
-    assert disagreements  # else this would not tell a double target from a plain one
+    assert disagreements  # otherwise a plain target would pass, too
 
 
 @pytest.mark.parametrize("name", ["hessel", "data-efficient"])
-def test_rainbow_learns_the_way_to_the_reward_and_what_it_is_worth(name: str):
+def test_rainbow_learns_the_optimal_actions_and_their_values(name: str):
     num_steps = 2_000 if name == "hessel" else 800
     config = tiny(num_steps=num_steps, gamma=0.9, rainbow_recipe=name, seed=1)
     agent = Rainbow(config, replace(rainbow_config(config), learning_rate=3e-3))
@@ -105,7 +105,7 @@ def test_rainbow_learns_the_way_to_the_reward_and_what_it_is_worth(name: str):
     agent.close()
 
 
-def test_a_seed_decides_everything():
+def test_the_seed_determines_the_weights():
     ends = []
     for seed in (0, 0, 1):
         agent = Rainbow(tiny(seed=seed, num_steps=200))
@@ -132,7 +132,7 @@ pretraining.start(sys.argv[1], tiny(num_steps=1_500, log_every=100, checkpoint_e
 """
 
 
-def test_a_run_that_was_killed_and_resumed_ends_bit_identical(tmp_path: Path):
+def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path):
     config = tiny(num_steps=1_500, log_every=100, checkpoint_every=150)
     whole = pretraining.start(tmp_path / "whole", config)
     process = subprocess.Popen([sys.executable, "-c", _TRAIN, str(tmp_path / "cut")])
@@ -162,14 +162,16 @@ def test_a_run_that_is_asked_to_stop_resumes_from_its_last_checkpoint(tmp_path: 
     assert int(run.checkpoints()[-1].stem) == 500
 
 
-def test_a_cluster_has_nothing_to_do_for_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_rainbow_refuses_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["--algorithm", "rainbow", "--cluster", "local", "--out", str(tmp_path / "run")]
     assert main(["pretrain", "CartPole-v1", *words]) == 2
     assert "trains in one process" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 
-def test_it_plays_minatar_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_line_trains_and_evaluates_on_minatar(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     run = str(tmp_path / "run")
     words = ["--preset", "minatar", "--algorithm", "rainbow", "--num-steps", "300"]
     words += ["--log-every", "100", "--out", run, "--json"]
@@ -181,7 +183,7 @@ def test_it_plays_minatar_from_the_command_line(tmp_path: Path, capsys: pytest.C
     assert main(["report", run]) == 0
 
 
-def test_it_learns_from_atari_s_screens():
+def test_rainbow_updates_on_atari_images():
     atari = presets.get("atari-small")
     fields = {"env": "ALE/Pong-v5", "algorithm": "rainbow", "num_steps": 40, "device": "cpu"}
     agent = Rainbow(configuration.replace(atari, **fields))
@@ -192,19 +194,19 @@ def test_it_learns_from_atari_s_screens():
     agent.close()
 
 
-def test_an_unfinished_run_is_not_played(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_an_unfinished_run_cannot_be_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run = RunDir.create(tmp_path / "run", tiny())
     assert main(["evaluate", str(run.path)]) == 2
     assert "has not finished" in capsys.readouterr().err
 
 
-def test_an_environment_that_is_none_leaves_nothing_behind(tmp_path: Path):
+def test_an_unknown_environment_leaves_no_run(tmp_path: Path):
     words = ["--algorithm", "rainbow", "--out", str(tmp_path / "run")]
     assert main(["pretrain", "Nothing-v0", *words]) == 2
     assert not (tmp_path / "run").exists()
 
 
-def test_plans_know_both_recipes():
+def test_plans_use_both_published_settings():
     assert agents.named("rainbow-10m").fields == {"algorithm": "rainbow", "num_steps": 10_000_000}
     efficient = agents.named("der-100k").fields
     assert efficient["rainbow_recipe"] == "data-efficient"
@@ -213,7 +215,7 @@ def test_plans_know_both_recipes():
     assert scaled(HESSEL, 10_000_000) == HESSEL
 
 
-def test_a_trained_rainbow_scores_as_it_should(tmp_path: Path):
+def test_a_trained_rainbow_scores_higher_than_random_actions(tmp_path: Path):
     config = tiny(num_steps=600, rainbow_recipe="data-efficient", hidden_sizes=(256,))
     run = pretraining.start(tmp_path / "run", config)
     trained, random = play.evaluate(run, num_trials=10).to_dict()["conditions"]

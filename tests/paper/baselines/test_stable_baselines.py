@@ -1,4 +1,4 @@
-"""Stable-Baselines3's agents in our games: counted as ours, kept as ours, and able to learn."""
+"""DQN and PPO of Stable-Baselines3 train in visr's environments and are saved as runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def tiny(algorithm: str, env: str, **fields: Any) -> RunConfig:
     return configuration.replace(presets.get("classic"), algorithm=algorithm, env=env, **small)
 
 
-def test_an_episode_s_last_observation_comes_with_its_end_and_the_next_begins_at_once():
+def test_an_ended_episode_resets_in_the_same_step_and_keeps_its_last_observation():
     games = BaselineVecEnv(tiny("dqn", CORRIDOR), 1)
     assert games.reset().tolist() == [2]
     observation, reward, done, _ = games.step(np.array([1]))
@@ -47,7 +47,7 @@ def test_an_episode_s_last_observation_comes_with_its_end_and_the_next_begins_at
 
 
 @pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
-def test_a_baseline_learns_the_way_to_the_reward(algorithm: str, tmp_path: Path):
+def test_a_baseline_learns_the_optimal_actions(algorithm: str, tmp_path: Path):
     config = tiny(algorithm, CORRIDOR, num_steps=6_000)
     pretraining.start(tmp_path / "run", config)
     model = sb3.load(RunDir(tmp_path / "run"), config)
@@ -60,7 +60,7 @@ def test_a_baseline_learns_the_way_to_the_reward(algorithm: str, tmp_path: Path)
     assert content["num_steps"] == 6_000
 
 
-def test_minatar_s_small_images_have_a_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_dqn_trains_on_minatars_small_images(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     run, env = tmp_path / "run", "MinAtar/Breakout-v1"
     words = [
         "--preset",
@@ -87,7 +87,7 @@ def test_a_baseline_infers_no_tasks(tmp_path: Path):
     assert main(["evaluate", str(tmp_path / "run"), "a-task"]) == 2
 
 
-def test_a_finished_training_is_not_done_again(tmp_path: Path):
+def test_a_finished_training_is_not_repeated(tmp_path: Path):
     run = RunDir(tmp_path / "run")
     sb3.train(run, tiny("dqn", CORRIDOR, num_steps=200))
     (checkpoint,) = run.checkpoints()

@@ -54,14 +54,14 @@ class SmallImageTorso(BaseFeaturesExtractor):
 
 def train(run: RunDir, config: RunConfig) -> None:
     """Train from scratch to the last step, then save the weights; do nothing if they are saved already."""
-    if not run.config_file.exists():
-        RunDir.create(run.path, config)
     if run.checkpoints():
         return
-    run.online.unlink(missing_ok=True)
     env = _new_env(config)
     num_steps = config.training.num_steps
     model = build(config, env)
+    if not run.config_file.exists():
+        RunDir.create(run.path, config)
+    run.online.unlink(missing_ok=True)
     try:
         model.learn(num_steps, callback=_ReturnRows(run, env, config.training.log_every))
     finally:
@@ -86,7 +86,7 @@ def load(run: RunDir, config: RunConfig) -> Model:
     except (OSError, safetensors.SafetensorError, RuntimeError, ValueError):
         raise UserError(
             f"{checkpoints[-1]} is damaged or does not fit its run's config.json; move it away, "
-            f"and `visr pretrain --resume {run.path}` trains it anew."
+            f"and `visr pretrain --resume {run.path}` trains it again."
         ) from None
     return model
 
@@ -206,16 +206,16 @@ class BaselineVecEnv(VecEnv):
     def _step(
         self, env: VectorEnv, action: np.int64
     ) -> tuple[NDArray, float, bool, dict[str, Any], bool]:
-        observation, reward, terminated, truncated, told = env.step(np.array([action]))
+        observation, reward, terminated, truncated, info = env.step(np.array([action]))
         ended = bool(terminated[0] or truncated[0])
-        done = ended or bool(self._life_loss_terminates and told["life_lost"][0])
-        info: dict[str, Any] = {}
+        done = ended or bool(self._life_loss_terminates and info["life_lost"][0])
+        about_end: dict[str, Any] = {}
         if done:
             is_cut = bool(truncated[0] and not terminated[0])
-            info = {"terminal_observation": observation[0], "TimeLimit.truncated": is_cut}
+            about_end = {"terminal_observation": observation[0], "TimeLimit.truncated": is_cut}
         if ended:
             observation = env.step(np.array([0]))[0]  # this step only resets
-        return observation, float(reward[0]), done, info, ended
+        return observation, float(reward[0]), done, about_end, ended
 
     def close(self) -> None:
         """Close all environments."""
