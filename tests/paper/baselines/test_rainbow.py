@@ -137,7 +137,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path):
     whole = pretraining.start(tmp_path / "whole", config)
     process = subprocess.Popen([sys.executable, "-c", _TRAIN, str(tmp_path / "cut")])
     cut = RunDir(tmp_path / "cut")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while len(cut.checkpoints()) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(process.pid, signal.SIGKILL)
