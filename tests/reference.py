@@ -16,7 +16,8 @@ def gpi_values(psi: Tensor, w: Tensor) -> Tensor:
 
 
 def n_step_targets(psi: Tensor, cumulant: Tensor, unroll: Unroll, gamma: float, n: int) -> Tensor:
-    """The targets y that the agents use: a prediction of 0 has the error -y."""
+    """The targets y that the agents use: a prediction of 0 has the error -y, whatever the action."""
+    unroll = unroll._replace(action=torch.zeros_like(unroll.action))
     return -n_step_error(torch.zeros_like(psi), psi, cumulant, unroll, gamma, n)
 
 

@@ -1,4 +1,4 @@
-"""A run in Python: what a pre-trained agent can be asked."""
+"""A pre-trained run in Python: infer tasks, get policies, evaluate them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.spaces import Discrete
 from numpy.typing import ArrayLike, NDArray
 
 from visr import config as configuration
 from visr import envs
 from visr.agents import registry
-from visr.agents.base import Agent
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID
 from visr.envs.grid.dynamic_programming import GAMMA
@@ -37,12 +35,14 @@ from visr.storage.records.task import Task, direction
 from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
-from visr.training.learner import within
 from visr.training.progress import Observer
 
 
 class Run:
-    """A pre-trained agent: say what you want, get a policy."""
+    """A pre-trained agent and its files.
+
+    >>> policy = run.policy(run.infer("row > 5"))
+    """
 
     def __init__(
         self, run_dir: RunDir, device: str = "auto", model: pretrained_models.Card | None = None
@@ -51,14 +51,17 @@ class Run:
         self.config = run_dir.config() if model is None else model.config
         if self.config.agent.algorithm in BASELINES:
             raise UserError(
-                f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which knows one reward only; "
-                "`visr evaluate` plays it, and that is all it does."
+                f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which was trained on one "
+                "reward; only `visr evaluate` can play it."
             )
         self._codec = envs.space_codec(self.config)
         spec = envs.spec(self.config)
         agent = registry.new(self.config.agent, spec).requires_grad_(False)
-        self.num_steps = _restore(agent, run_dir, model)
-        """The age of the weights: steps of reward-free training, or of fine-tuning if there was any."""
+        if model is None:
+            self.num_steps = checkpoint.restore_agent(agent, run_dir)
+        else:
+            self.num_steps = checkpoint.restore_packed(agent, model)
+        """Steps that trained the weights: of pre-training, or of fine-tuning in a fine-tuned run."""
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
         self.world = envs.exact_model(self.config)
@@ -66,7 +69,7 @@ class Run:
 
     @property
     def visr(self) -> Visr:
-        """The agent, where it is VISR: the one with features that tasks can be inferred in."""
+        """The agent, if it is VISR; other agents have no features to infer tasks with."""
         if not isinstance(self.agent, Visr):
             raise UserError(
                 f"{self.path} holds a {self.config.agent.algorithm} agent, which infers no tasks; "
@@ -76,17 +79,17 @@ class Run:
 
     @property
     def adapts(self) -> bool:
-        """Whether it can be given a task: VISR infers one, DIAYN searches among its skills."""
+        """Whether the agent can be given a task: VISR infers one, DIAYN searches among its skills."""
         return self.agent.adapts
 
     @property
     def path(self) -> Path:
-        """Where the run lives; for a model, where what is made with it goes."""
+        """The directory of the run; for a packed model, the directory of its output."""
         return self.directory.path
 
     @property
     def address(self) -> str:
-        """What names it to `visr.load` and on the command line."""
+        """The name for `visr.load` and for the command line."""
         return (
             str(self.path) if self.model is None else f"{pretrained_models.PREFIX}{self.model.name}"
         )
@@ -136,28 +139,30 @@ class Run:
         **counts: int,
     ) -> Comparison:
         """Every method's estimate from the same steps; `counts` are `collect_rewarded`'s, for "env"."""
-        is_env = isinstance(reward, str) and reward == ENV_REWARD
-        if not is_env and (counts or clip_rewards is not None):
+        prompt = Reward(prompts.name_of(reward))
+        return prompt.infer(self.visr, lambda: self._steps(reward, clip_rewards, counts))
+
+    def _steps(
+        self, reward: str | Path | RewardFunction, clip: bool | None, counts: dict[str, int]
+    ) -> RewardedSteps:
+        """Steps with that reward: played now, read from a file, or recorded ones."""
+        if isinstance(reward, str) and reward == ENV_REWARD:
+            self.require_rewards()
+            steps = self.collect_rewarded(**counts)
+            clip = self.config.inference.clip_rewards if clip is None else clip
+            return steps.clipped() if clip else steps
+        if counts or clip is not None:
             raise UserError(
                 'clip_rewards and counts belong to the environment\'s own reward, "env".'
             )
-
-        def data() -> RewardedSteps:
-            if is_env:
-                self.require_rewards()
-                steps = self.collect_rewarded(**counts)
-                clip = self.config.inference.clip_rewards if clip_rewards is None else clip_rewards
-                return steps.clipped() if clip else steps
-            if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
-                return dataset.read(Path(reward), self.visr)
-            if not isinstance(reward, str) and not callable(reward):
-                raise UserError(
-                    f'{type(reward).__name__} is no reward for {self.config.env}; give "env", an '
-                    "expression, a function or an .npz file."
-                )
-            return self.recording().rewarded(reward)
-
-        return Reward(prompts.name_of(reward)).infer(self.visr, data)
+        if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
+            return dataset.read(Path(reward), self.visr)
+        if not isinstance(reward, str) and not callable(reward):
+            raise UserError(
+                f'{type(reward).__name__} is no reward for {self.config.env}; give "env", an expression, a '
+                "function or an .npz file."
+            )
+        return self.recording().rewarded(reward)
 
     def task_of(self, compared: Comparison, method: str, name: str) -> Task:
         """One method's estimate as a task; "best" is the method to trust."""
@@ -254,8 +259,8 @@ class Run:
         """RL on the true reward from psi read out at w: a run of its own, whose task is `task`.
 
         `settings` are `FinetuneConfig`'s: num_steps, from_scratch, learning_rate, ... The reward is the
-        environment's; on the grid, the task's. At first GPI consults the tasks given, or all that the run has
-        saved. `run.directory.finetuned` holds the worth before and after.
+        environment's; on the grid, the task's. The first steps act by GPI over the tasks in `consult`, by
+        default all that the run has saved. `run.directory.finetuned` holds the scores before and after.
 
         >>> better = run.finetune(task, num_steps=100_000)
         """
@@ -271,7 +276,7 @@ class Run:
         return Run(tuned, device=self.visr.device.type)
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
-        """Write the task's greedy policy as an ONNX file; observations come as networks take them."""
+        """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
         return onnx.export(self.visr, self._checked(task), path, gpi, seed)
 
     def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
@@ -295,11 +300,12 @@ class Run:
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
         """phi of each observation: [N, d], unit length."""
         with torch.inference_mode():
-            return self.visr.phi(self._tensor(observations)).cpu().numpy()
+            states = policy.states(self.agent, self._codec, observations)
+            return self.visr.phi(states).cpu().numpy()
 
     def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
         """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
-        states, task = self._tensor(observations), np.asarray(w)
+        states, task = policy.states(self.agent, self._codec, observations), np.asarray(w)
         batch = states.shape[: states.ndim - len(self.agent.spec.observation_space.shape or ())]
         d = self.config.agent.num_features
         if task.dtype.kind not in "iuf" or task.shape not in ((d,), (*batch, d)):
@@ -313,21 +319,11 @@ class Run:
             w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
             return self.visr.psi(states, w_tensor).cpu().numpy()
 
-    def _tensor(self, observations: ArrayLike) -> torch.Tensor:
-        """Observations [...] as the networks take them; the grid's may be of any shape."""
-        space = self.agent.spec.observation_space
-        if isinstance(space, Discrete):
-            flat = np.asarray(observations)
-            batch, _ = policy.observations(self.agent, self._codec, flat.reshape(-1))
-            return batch.reshape(flat.shape).to(self.agent.device)
-        batch, is_single = policy.observations(self.agent, self._codec, observations)
-        return (batch[0] if is_single else batch).to(self.agent.device)
-
     def require_rewards(self) -> None:
         """Refuse an environment without rewards of its own."""
         if self.world is not None:
             raise UserError(
-                f"{GRID} has no rewards of its own to meet; describe one, such as goal:2,3 or boxes:7."
+                f"{GRID} has no rewards of its own; describe one, such as goal:2,3 or boxes:7."
             )
 
     def _require_world(self) -> GridWorld:
@@ -338,27 +334,5 @@ class Run:
     def _checked(self, task: Task) -> Task:
         if not isinstance(task, Task):
             raise UserError(f"{short_repr(task)} is no task; `infer` and `skill` make one.")
-        if task.env != self.config.env:
-            raise UserError(
-                f"The task `{task.name}` was made in {task.env} and this run lives in {self.config.env}; "
-                "infer it with this run."
-            )
-        if len(task.w) != (size := self.agent.task_size):
-            raise UserError(
-                f"The task `{task.name}` has {len(task.w)} features and this run has "
-                f"{size}; infer it with this run."
-            )
+        task.require_fit(self.config.env, self.agent.task_size)
         return task
-
-
-def _restore(agent: Agent, run_dir: RunDir, model: pretrained_models.Card | None) -> int:
-    """Weights from a run's newest checkpoint or a model; returns their age in steps."""
-    if model is None:
-        return checkpoint.restore_agent(agent, run_dir)
-    tensors = pretrained_models.weights(model.name)
-    assert isinstance(agent, Visr)  # as `models.pack` saw to
-    with checkpoint.refuse_mismatch(pretrained_models.PLACE / f"{model.name}.safetensors"):
-        agent.phi.load_state_dict(within(tensors, "phi."))
-        agent.psi.load_state_dict(within(tensors, "psi."))
-        agent.refresh_target()
-    return model.num_steps

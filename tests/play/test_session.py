@@ -1,4 +1,4 @@
-"""Play that can be paused, steered and watched."""
+"""Sessions: stepwise play, with pictures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from visr import api, envs
 from visr import config as configuration
 from visr.config import presets
 from visr.play import rendering, video
-from visr.play.session import Stage
+from visr.play.session import Session
 
 
 @pytest.fixture(scope="module")
@@ -19,59 +19,59 @@ def run(trained: Path) -> api.Run:
     return api.load(trained)
 
 
-def test_a_stage_plays_what_a_film_shows(run: api.Run):
+def test_a_session_plays_the_steps_of_a_video(run: api.Run):
     w = run.skill(3).w
     settings = {"epsilon": 0.2, "gpi": True, "seed": 5}
-    filmed = video.frames(run.agent, run.config, w, num_episodes=1, max_steps=30, **settings)
+    frames = video.frames(run.agent, run.config, w, num_episodes=1, max_steps=30, **settings)
     screen = rendering.screen(run.config)
-    stage = Stage(run.agent, run.config, screen=screen, **settings)
-    stage.actor.pursue(w)
-    stage.begin(5)
-    for frame in filmed:
-        assert stage.picture is not None
+    session = Session(run.agent, run.config, screen=screen, **settings)
+    session.actor.pursue(w)
+    session.begin(5)
+    for frame in frames:
+        assert session.picture is not None
         np.testing.assert_array_equal(
-            rendering.enlarged(stage.picture, screen.scale), frame.picture
+            rendering.enlarged(session.picture, screen.scale), frame.picture
         )
-        stage.step()
+        session.step()
 
 
-def test_the_twin_that_is_drawn_plays_the_same_episode():
+def test_the_rendered_copy_plays_the_same_episode():
     config = configuration.replace(presets.for_environment("CartPole-v1"), env="CartPole-v1")
-    env, twin = envs.make_vec(config, 1), rendering.RenderedTwin(config)
+    env, twin = envs.make_vec(config, 1), rendering.RenderedGym(config)
     observation, _ = env.reset(seed=7)
     twin.reset(observation, 7)
     for _ in range(5):
         action = np.array([1])
         observation = env.step(action)[0]
         twin.step(observation, action)
-        np.testing.assert_allclose(twin._twin.unwrapped.state, observation[0], rtol=1e-5)  # pyright: ignore
+        np.testing.assert_allclose(twin._copy.unwrapped.state, observation[0], rtol=1e-5)  # pyright: ignore
     env.close()
     twin.close()
 
 
 def test_values_and_features_are_those_of_the_agent(run: api.Run):
-    stage = Stage(run.agent, run.config, epsilon=0.0, gpi=False)
+    session = Session(run.agent, run.config, epsilon=0.0, gpi=False)
     w = run.skill(1).w
-    stage.actor.pursue(w)
-    stage.begin(0)
-    before = int(stage.observation[0])
-    stage.step()
+    session.actor.pursue(w)
+    session.begin(0)
+    before = int(session.observation[0])
+    session.step()
     q = run.successor_features([before], w)[0] @ w
-    assert stage.values is not None
-    np.testing.assert_allclose(stage.values, q, rtol=1e-4)
-    assert stage.action == q.argmax()
-    np.testing.assert_allclose(stage.features(), run.features(stage.observation)[0], rtol=1e-5)
+    assert session.values is not None
+    np.testing.assert_allclose(session.values, q, rtol=1e-4)
+    assert session.action == q.argmax()
+    np.testing.assert_allclose(session.features(), run.features(session.observation)[0], rtol=1e-5)
 
 
 def test_an_episode_knows_its_end(run: api.Run):
-    stage = Stage(run.agent, run.config, epsilon=1.0)
-    stage.actor.pursue(run.skill(0).w)
-    stage.begin(0)
-    while not stage.is_over:
-        stage.step()
-    assert stage.num_steps == run.config.grid.max_episode_steps
-    stage.begin(1)
-    assert (stage.num_steps, stage.is_over, stage.action) == (0, False, None)
+    session = Session(run.agent, run.config, epsilon=1.0)
+    session.actor.pursue(run.skill(0).w)
+    session.begin(0)
+    while not session.is_over:
+        session.step()
+    assert session.num_steps == run.config.grid.max_episode_steps
+    session.begin(1)
+    assert (session.num_steps, session.is_over, session.action) == (0, False, None)
 
 
 @pytest.mark.parametrize(

@@ -229,8 +229,8 @@ def _check_objective(agent: AgentConfig) -> None:
         )
     if agent.objective == "metra" and agent.task_distribution == "visited":
         raise UserError(
-            "task_distribution = 'visited' does not go with objective = 'metra': its tasks are ways to go, "
-            "not states to be in; leave out one."
+            "task_distribution = 'visited' does not go with objective = 'metra': its tasks are directions, "
+            "not states; leave out one."
         )
 
 
@@ -286,8 +286,8 @@ def check_finetuning(settings: FinetuneConfig) -> None:
         )
     if is_free and settings.free_epsilon < settings.epsilon:
         raise UserError(
-            f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}, the least of "
-            "those drawn; give more."
+            f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}; give "
+            "more."
         )
     for name, where in _without_effect(settings).items():
         value = getattr(settings, name)
@@ -304,7 +304,7 @@ def _without_effect(settings: FinetuneConfig) -> dict[str, str]:
     if is_new and not is_free:
         found["sweep_steps"] = "with from_scratch and no free_steps"
     else:
-        found["exploration_steps"] = "but from scratch, without free_steps"
+        found["exploration_steps"] = "unless from_scratch is set and free_steps is 0"
     if is_new or is_free:
         found["gpi_steps"] = "with from_scratch or free_steps"
     return found

@@ -131,7 +131,7 @@ class AgentConfig:
     normalise_observations: bool = True
     """Scale vector observations to mean 0 and standard deviation 1 by running statistics."""
     centred_features: bool = False
-    """Subtract the batch mean in phi's image torso, so that similar screens get different features."""
+    """Subtract the mean output of phi's image torso, so that similar screens get different features."""
     gpi: bool = True
     """Act by generalised policy improvement over w and sampled neighbours; otherwise by w's own policy."""
     gpi_samples: Size = 10

@@ -17,7 +17,7 @@ from visr.envs.grid import dynamic_programming
 from visr.evaluation import grid_benchmark
 from visr.explorer import painting, pictures
 from visr.ops import sphere
-from visr.play.session import Stage
+from visr.play.session import Session
 
 NUM_SKILLS = 12
 MAX_SKILLS = 48
@@ -77,11 +77,13 @@ def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atla
     d = run.config.agent.num_features
     tasks = sphere.spread(num_skills, d, torch.Generator().manual_seed(seed)).numpy()
     screen = pictures.screen_of(run.config)
-    stage = Stage(run.visr, run.config, epsilon=run.config.agent.epsilon, seed=seed, screen=screen)
+    session = Session(
+        run.visr, run.config, epsilon=run.config.agent.epsilon, seed=seed, screen=screen
+    )
     atlas = Atlas(scale=(1, 1) if screen is None else screen.scale)
-    with contextlib.closing(stage):
+    with contextlib.closing(session):
         for w in tasks:
-            skill = _play(stage, run, w, seed)
+            skill = _play(session, run, w, seed)
             if painting.is_paintable(run):
                 skill.visits = _visits(run, w)
             atlas.skills.append(skill)
@@ -91,21 +93,21 @@ def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atla
     yield atlas
 
 
-def _play(stage: Stage, run: Run, w: Floats, seed: int) -> Skill:
+def _play(session: Session, run: Run, w: Floats, seed: int) -> Skill:
     env = run.config.env
     num_steps, every = next((v for k, v in _LENGTHS.items() if env.startswith(k)), _OTHER_LENGTHS)
-    stage.actor.pursue(w)
-    stage.begin(seed)
+    session.actor.pursue(w)
+    session.begin(seed)
     score, num_episodes, phi, frames = 0.0, 1, [], []
     for step in range(num_steps):
-        if stage.is_over:
-            stage.begin(seed + num_episodes)
+        if session.is_over:
+            session.begin(seed + num_episodes)
             num_episodes += 1
-        stage.step()
-        score += stage.reward
-        phi.append(stage.features())
-        if step % every == 0 and stage.picture is not None:
-            frames.append(stage.picture.copy())
+        session.step()
+        score += session.reward
+        phi.append(session.features())
+        if step % every == 0 and session.picture is not None:
+            frames.append(session.picture.copy())
     film, size = pictures.strip(frames) if frames else (b"", (1, 1))
     shown = phi[::every] if frames else []
     return Skill(w, np.stack(phi), film, size, shown, score, num_episodes)

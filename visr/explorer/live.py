@@ -19,7 +19,7 @@ from visr.errors import UserError
 from visr.explorer import pictures, responses
 from visr.explorer.state import ExplorerState
 from visr.explorer.validation import RequestFields
-from visr.play.session import Stage
+from visr.play.session import Session
 
 MAX_SPEED = 240.0
 """Most steps per second."""
@@ -42,23 +42,23 @@ class LiveSession:
 
     def _open(self, run: Run) -> None:
         self.run, self._screen = run, pictures.screen_of(run.config)
-        self._stage = Stage(
+        self._session = Session(
             run.visr, run.config, epsilon=self._epsilon, gpi=self._gpi, screen=self._screen
         )
-        self._stage.actor.pursue(self._w)
+        self._session.actor.pursue(self._w)
         self.begin(self._seed)
 
     def begin(self, seed: int) -> None:
         """Start an episode."""
         self._seed, self._task_reward, self._own_score = seed, 0.0, 0.0
-        self._stage.begin(seed)
-        self._phi = self._stage.features()
+        self._session.begin(seed)
+        self._phi = self._session.features()
 
     def step(self, newest: Run) -> None:
         """One step; after the last step of an episode, start the next one with the newest weights."""
-        if not self._stage.is_over:
-            self._stage.step()
-            self._phi = self._stage.features()
+        if not self._session.is_over:
+            self._session.step()
+            self._phi = self._session.features()
             self._task_reward = float(self._phi @ self._w)
             self._own_score += self._task_reward
         elif newest is self.run:
@@ -76,14 +76,14 @@ class LiveSession:
         elif what == "speed":
             self.speed = command.number("value", 0.5, MAX_SPEED)
         elif what == "epsilon":
-            self._epsilon = self._stage.actor.epsilon = command.number("value", 0, 1)
+            self._epsilon = self._session.actor.epsilon = command.number("value", 0, 1)
         elif what == "gpi":
-            self._gpi = self._stage.actor.gpi = command.flag("value")
+            self._gpi = self._session.actor.gpi = command.flag("value")
         elif what == "restart":
             self.begin(command.integer("seed", 0, 2**31 - 1))
         elif what == "task":
             self._w = self.run.skill(command.numbers("w", len(self._w))).w
-            self._stage.actor.pursue(self._w)
+            self._session.actor.pursue(self._w)
             self._own_score = 0.0
         elif what != "step":
             raise UserError(f"There is no command {what!r}.")
@@ -91,31 +91,31 @@ class LiveSession:
 
     def frame(self) -> bytes:
         """The current frame: the length of the JSON (4 bytes), the JSON, and a PNG or nothing."""
-        stage = self._stage
+        session = self._session
         self.num_unseen += 1
         head: dict[str, Any] = {
-            "step": stage.num_steps,
+            "step": session.num_steps,
             "seed": self._seed,
-            "score": stage.score,
-            "reward": stage.reward,
+            "score": session.score,
+            "reward": session.reward,
             "own_reward": self._task_reward,
             "own_score": self._own_score,
             "phi": [float(f"{x:.6g}") for x in self._phi.tolist()],
-            "q": None if stage.values is None else stage.values.tolist(),
-            "action": stage.action,
-            "is_over": stage.is_over,
+            "q": None if session.values is None else session.values.tolist(),
+            "action": session.action,
+            "is_over": session.is_over,
             "is_playing": self.is_playing,
             "scale": self._screen.scale if self._screen else (1, 1),
-            "observation": _numbers(stage.observation[0], self.run),
+            "observation": _numbers(session.observation[0], self.run),
         }
-        picture = stage.picture if stage.picture is not None else _image(stage.observation[0])
+        picture = session.picture if session.picture is not None else _image(session.observation[0])
         content = b"" if picture is None else pictures.png(picture)
         text = responses.encoded(head)
         return struct.pack("<I", len(text)) + text + content
 
     def close(self) -> None:
         """Close the environment."""
-        self._stage.close()
+        self._session.close()
 
 
 def _numbers(observation: NDArray, run: Run) -> list[float] | None:

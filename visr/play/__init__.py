@@ -1,1 +1,1 @@
-"""A task becomes behaviour: policies, sessions, pictures, videos, ONNX files."""
+"""From a task to behaviour: policies, stepwise sessions, pictures, MP4 files, ONNX files."""

@@ -22,7 +22,7 @@ from visr.storage.records.task import Task
 _OPSET = 18
 
 
-class GreedyPolicy(nn.Module):
+class OnnxPolicy(nn.Module):
     """argmax_a max_i psi(o, a, w_i) . w, for one w and a fixed set of w_i; one step at a time."""
 
     def __init__(self, agent: Visr, w: Tensor, policies: Tensor) -> None:
@@ -39,8 +39,8 @@ class GreedyPolicy(nn.Module):
         return (psi @ self.w).amax(dim=1).argmax(dim=-1)
 
 
-class Forgetful(GreedyPolicy):
-    """A policy without memory."""
+class FeedForwardPolicy(OnnxPolicy):
+    """A policy without an LSTM."""
 
     def forward(self, observation: Tensor) -> Tensor:
         """observation [N, ...] -> action [N]"""
@@ -49,8 +49,8 @@ class Forgetful(GreedyPolicy):
         return self._choose(self.psi.step(observation, nothing, memory)[0])
 
 
-class Remembering(GreedyPolicy):
-    """A policy with an LSTM: it is handed what it gave back the last time, and -1 where episodes begin."""
+class RecurrentPolicy(OnnxPolicy):
+    """A policy with an LSTM; it takes its last action (-1 at the start of an episode) and its last memory."""
 
     def forward(
         self, observation: Tensor, previous_action: Tensor, memory: Tensor
@@ -65,7 +65,7 @@ def export(agent: Visr, task: Task, path: str | Path, gpi: bool = False, seed: i
     """Write the greedy policy of a task; with GPI, over neighbours of w that are drawn once."""
     try:
         import onnx
-        import onnxscript  # noqa: F401  # torch's exporter asks for it
+        import onnxscript  # noqa: F401  # torch's exporter imports it
     except ImportError as error:
         raise UserError('Exporting needs onnx: pip install "visr[export]".') from error
     w = torch.as_tensor(task.w, dtype=torch.float32)
@@ -73,9 +73,9 @@ def export(agent: Visr, task: Task, path: str | Path, gpi: bool = False, seed: i
     policies = agent.sample_policies(w, random, gpi)
     observation = _example(agent)
     memory, names = (), ["observation"]
-    kind: type[GreedyPolicy] = Forgetful
+    kind: type[OnnxPolicy] = FeedForwardPolicy
     if agent.psi.memory_size:
-        kind, names = Remembering, ["observation", "previous_action", "memory"]
+        kind, names = RecurrentPolicy, ["observation", "previous_action", "memory"]
         previous_action, zeros = agent.psi.no_memory(2)
         memory = (previous_action.cpu(), zeros.cpu())
     program = _traced(kind(agent, w, policies).eval(), (observation, *memory), names)
@@ -98,8 +98,8 @@ def _example(agent: Visr) -> Tensor:
     return torch.zeros(2, *space.shape, dtype=torch.uint8 if is_bytes else torch.float32)
 
 
-def _traced(policy: GreedyPolicy, inputs: tuple[Tensor, ...], names: list[str]) -> bytes:
-    """torch's exporter, without its remarks; every input has a batch of any size."""
+def _traced(policy: OnnxPolicy, inputs: tuple[Tensor, ...], names: list[str]) -> bytes:
+    """Export without torch's messages; the batch of every input may have any size."""
     batch = torch.export.Dim("batch")
     shapes = tuple({0: batch} for _ in inputs)
     outputs = ["action", "next_memory"][: 1 + (len(inputs) > 1)]

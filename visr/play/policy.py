@@ -1,4 +1,4 @@
-"""Policies for other people's code: an action for an observation as the environment itself gives it."""
+"""Policies that take the environment's own observations and return its own actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visr.errors import UserError
 from visr.storage.records.task import Task
 
 State = tuple[NDArray[np.int64], NDArray[np.float32]]
-"""What a policy with a memory carries from call to call: the last actions, and the memory itself."""
+"""The last actions and the LSTM's memory, carried from call to call."""
 
 
 class Policy:
@@ -40,7 +40,7 @@ class Policy:
         self.reset()
 
     def reset(self) -> None:
-        """Forget what was seen: the next observations begin episodes."""
+        """Clear the memory: the next observations begin episodes."""
         self._actor: EpsilonGreedyActor | None = None
 
     def __call__(self, observation: Any, starts: ArrayLike | None = None) -> Any:
@@ -51,7 +51,7 @@ class Policy:
             self._actor = self._new_actor(len(batch), self._epsilon)
         begins = np.full(len(batch), is_new) if starts is None else np.asarray(starts, dtype=bool)
         chosen = self._actor.act(batch, np.broadcast_to(begins, len(batch)).copy())
-        return self._spoken(chosen, is_single)
+        return self._decoded(chosen, is_single)
 
     def predict(
         self,
@@ -74,7 +74,7 @@ class Policy:
             starts = starts | np.broadcast_to(np.asarray(episode_start, dtype=bool), len(batch))
         chosen = actor.act(batch, starts)
         remembered = actor.memory() if self._agent.psi.memory_size else None
-        return self._spoken(chosen, is_single), remembered
+        return self._decoded(chosen, is_single), remembered
 
     def _new_actor(self, num_envs: int, epsilon: float) -> EpsilonGreedyActor:
         actor = EpsilonGreedyActor(
@@ -83,18 +83,18 @@ class Policy:
         actor.pursue(self.task.w)
         return actor
 
-    def _spoken(self, actions: NDArray[np.int64], is_single: bool) -> Any:
-        """Actions in the environment's own words."""
-        spoken = self._codec.actions[actions]
+    def _decoded(self, actions: NDArray[np.int64], is_single: bool) -> Any:
+        """Actions as the environment takes them."""
+        decoded = self._codec.actions[actions]
         if not is_single:
-            return spoken
-        return spoken[0].item() if spoken.ndim == 1 else spoken[0]
+            return decoded
+        return decoded[0].item() if decoded.ndim == 1 else decoded[0]
 
 
 def observations(agent: Agent, codec: SpaceCodec, given: Any) -> tuple[torch.Tensor, bool]:
     """Observations as the networks take them, [N, ...], and whether it was a single one.
 
-    What is no observation of this environment is refused.
+    Raises a UserError for anything that is not an observation of this environment.
     """
     batch, is_single = _batched(codec.own_space, given)
     try:
@@ -102,6 +102,16 @@ def observations(agent: Agent, codec: SpaceCodec, given: Any) -> tuple[torch.Ten
     except ValueError as error:
         raise UserError(f"The parts of these observations do not fit together: {error}.") from None
     return torch.as_tensor(array.astype(agent.spec.observation_space.dtype)), is_single
+
+
+def states(agent: Agent, codec: SpaceCodec, given: ArrayLike) -> torch.Tensor:
+    """Observations on the agent's device, batched or not; discrete ones may have any shape."""
+    if isinstance(agent.spec.observation_space, spaces.Discrete):
+        shape = np.shape(given)
+        batch, _ = observations(agent, codec, np.reshape(given, -1))
+        return batch.reshape(shape).to(agent.device)
+    batch, is_single = observations(agent, codec, given)
+    return (batch[0] if is_single else batch).to(agent.device)
 
 
 def _batched(space: spaces.Space, given: Any) -> tuple[Any, bool]:

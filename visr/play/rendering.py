@@ -1,4 +1,4 @@
-"""What people see of an environment: one picture for every step."""
+"""Pictures of environments: one for every step."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _CELL = 32
 
 
 class Screen(Protocol):
-    """What people see of one environment."""
+    """Draws one environment."""
 
     scale: tuple[int, int]
-    """How tall and wide to draw each pixel."""
+    """Height and width at which to draw each pixel."""
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
         """The first picture, [H, W, 3]."""
@@ -38,40 +38,40 @@ class Screen(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of what draws."""
+        """Close what draws."""
         ...
 
 
-class ColourTwin:
-    """An Atari game's twin, which plays the same game in colour: equal seeds and actions, equal games."""
+class ColourAtari:
+    """A second copy of an Atari game that renders colours; equal seeds and actions give equal games."""
 
     scale: tuple[int, int] = (2, 3)
     """Atari's pixels are wide."""
 
     def __init__(self, config: RunConfig) -> None:
-        self._twin = AtariGames(config.atari, config.env, 1, num_threads=1, screen=True)
+        self._copy = AtariGames(config.atari, config.env, 1, num_threads=1, screen=True)
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
         """The first picture."""
-        return self._twin.reset(seed=seed)[0][0, -1]
+        return self._copy.reset(seed=seed)[0][0, -1]
 
     def step(self, observation: NDArray, action: NDArray) -> Picture:
         """The picture after an action."""
-        return self._twin.step(action)[0][0, -1]
+        return self._copy.step(action)[0][0, -1]
 
     def close(self) -> None:
-        """Let go of the twin."""
-        self._twin.close()
+        """Close the copy."""
+        self._copy.close()
 
 
-class RenderedTwin:
-    """The twin of a Gymnasium environment, which draws itself."""
+class RenderedGym:
+    """A second copy of a Gymnasium environment that renders itself."""
 
     scale: tuple[int, int] = (1, 1)
 
     def __init__(self, config: RunConfig) -> None:
         try:
-            self._twin = gymnasium.make(config.env, render_mode="rgb_array")
+            self._copy = gymnasium.make(config.env, render_mode="rgb_array")
         except Exception as error:  # other people's code
             reason = " ".join(str(error).split()).rstrip(".")
             raise UserError(
@@ -81,24 +81,24 @@ class RenderedTwin:
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
         """The first picture."""
-        self._twin.reset(seed=spread_seeds(seed, 1)[0])
+        self._copy.reset(seed=spread_seeds(seed, 1)[0])
         return self._picture()
 
     def step(self, observation: NDArray, action: NDArray) -> Picture:
         """The picture after an action."""
-        self._twin.step(self._actions[action[0]])
+        self._copy.step(self._actions[action[0]])
         return self._picture()
 
     def _picture(self) -> Picture:
-        picture: Any = self._twin.render()
+        picture: Any = self._copy.render()
         return np.asarray(picture, dtype=np.uint8)
 
     def close(self) -> None:
-        """Let go of the twin."""
-        self._twin.close()
+        """Close the copy."""
+        self._copy.close()
 
 
-class Drawing:
+class CellDrawing:
     """Cells of one colour each, drawn from the observation alone."""
 
     scale: tuple[int, int] = (_CELL, _CELL)
@@ -115,18 +115,18 @@ class Drawing:
         return self._colours(observation[0])
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to close."""
 
 
 def screen(config: RunConfig) -> Screen:
-    """Whatever shows this environment best."""
+    """The screen of an environment."""
     if config.is_atari:
-        return ColourTwin(config)
+        return ColourAtari(config)
     if config.env.startswith(MINATAR):
-        return Drawing(_planes)
+        return CellDrawing(_planes)
     if config.is_grid:
-        return Drawing(functools.partial(_grid, GridWorld.from_config(config.grid)))
-    return RenderedTwin(config)
+        return CellDrawing(functools.partial(_grid, GridWorld.from_config(config.grid)))
+    return RenderedGym(config)
 
 
 def enlarged(picture: Picture, scale: tuple[int, int]) -> Picture:
@@ -142,7 +142,7 @@ def _grid(world: GridWorld, state: NDArray) -> Picture:
 
 
 def _planes(planes: NDArray) -> Picture:
-    """A colour for every plane of objects; later planes lie above earlier ones."""
+    """A colour for every plane of objects; later planes cover earlier ones."""
     cells = np.full((*planes.shape[1:], 3), 20, dtype=np.uint8)
     for plane, colour in zip(planes, itertools.cycle(_PALETTE), strict=False):
         cells[plane > 0] = colour
@@ -156,4 +156,4 @@ _PALETTE = np.array(
     ],
     dtype=np.uint8,
 )
-"""Okabe and Ito's colours, told apart by everybody, and three more."""
+"""The colour-blind safe colours of Okabe and Ito, and three more."""

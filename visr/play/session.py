@@ -1,4 +1,4 @@
-"""One environment, one actor, one screen: play that can be paused, steered and watched."""
+"""One environment that is played step by step, with a picture of each step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from visr.play.rendering import Picture, Screen
 from visr.types import Transitions
 
 
-class Stage:
-    """Plays one episode after another, a step whenever it is asked to; `begin` comes first.
+class Session:
+    """Plays one episode after another, one `step` at a time; call `begin` first.
 
     The actor's `epsilon` and `gpi` may change between steps, and so may the task.
     """
@@ -36,13 +36,13 @@ class Stage:
         self.actor = EpsilonGreedyActor(agent, 1, epsilon=epsilon, gpi=gpi, random=random)
         self.picture: Picture | None = None
         self.action: int | None = None
-        """What led here; None where an episode begins."""
+        """The last action; None at the start of an episode."""
         self.values: NDArray[np.float32] | None = None
-        """[actions], Q in the state before that action."""
+        """[actions], Q in the state of that action."""
         self.num_steps, self.score, self.reward, self.is_over = 0, 0.0, 0.0, True
 
     def begin(self, seed: int) -> None:
-        """A new episode, decided by its seed."""
+        """Start a new episode with that seed."""
         self.observation, _ = self._env.reset(seed=seed)
         self._starts = np.array([True])
         self.picture = self._screen.reset(self.observation, seed) if self._screen else None
@@ -50,7 +50,7 @@ class Stage:
         self.action = self.values = None
 
     def step(self) -> None:
-        """One action of the actor's, and what came of it."""
+        """Take one action."""
         action = self.actor.act(self.observation, self._starts)
         self.observation, reward, terminated, truncated, _ = self._env.step(action)
         if self._screen:
@@ -62,13 +62,13 @@ class Stage:
 
     @torch.inference_mode()
     def features(self) -> NDArray[np.float32]:
-        """phi of where it stands now, [d]."""
+        """phi of the current observation, [d]."""
         assert isinstance(self._agent, BehaviourModel)  # other agents have no features
         observation = torch.as_tensor(self.observation, device=self.actor.device)
         return self._agent.cumulant(Transitions(observation))[0].cpu().numpy()
 
     def close(self) -> None:
-        """Let go of the environment and the screen."""
+        """Close the environment and the screen."""
         self._env.close()
         if self._screen:
             self._screen.close()

@@ -1,4 +1,4 @@
-"""Films: an agent at play, frame by frame."""
+"""Videos of an agent: frames, captions and MP4 files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from visr.agents.base import Agent
 from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.errors import UserError
 from visr.play import rendering
-from visr.play.session import Stage
+from visr.play.session import Session
 from visr.storage.files import writing
 
 FRAMES_PER_SECOND = {ATARI: 15, GRID: 8, MINATAR: 10}
@@ -26,7 +26,7 @@ _CAPTION = 20
 
 @dataclass(frozen=True)
 class Frame:
-    """One moment of play."""
+    """One step of a video."""
 
     picture: NDArray[np.uint8]
     """[H, W, 3]"""
@@ -48,25 +48,25 @@ def frames(
     seed: int = 0,
     show: bool = True,
 ) -> Iterator[Frame]:
-    """Play whole episodes with one task; a picture for every step if anybody looks."""
+    """Play whole episodes with one task; `show` adds a picture of every step."""
     shown = rendering.screen(config) if show else None
-    stage = Stage(agent, config, epsilon=epsilon, gpi=gpi, seed=seed, screen=shown)
-    stage.actor.pursue(w)
+    session = Session(agent, config, epsilon=epsilon, gpi=gpi, seed=seed, screen=shown)
+    session.actor.pursue(w)
 
     def frame(is_last: bool) -> Frame:
         picture = _NOTHING
-        if shown is not None and stage.picture is not None:
-            picture = rendering.enlarged(stage.picture, shown.scale)
-        return Frame(picture, stage.num_steps, stage.score, is_last)
+        if shown is not None and session.picture is not None:
+            picture = rendering.enlarged(session.picture, shown.scale)
+        return Frame(picture, session.num_steps, session.score, is_last)
 
-    with contextlib.closing(stage):
+    with contextlib.closing(session):
         for episode in range(num_episodes):
-            stage.begin(seed + episode)
+            session.begin(seed + episode)
             is_last = False
             yield frame(is_last)
             while not is_last:
-                stage.step()
-                is_last = stage.is_over or stage.num_steps >= max_steps
+                session.step()
+                is_last = session.is_over or session.num_steps >= max_steps
                 yield frame(is_last)
 
 
@@ -88,7 +88,7 @@ def play(
     """Play episodes with one task, and record them if `video` names a file; the last frame of each."""
     rates = FRAMES_PER_SECOND.items()
     rate = next((fps for prefix, fps in rates if config.env.startswith(prefix)), 15)
-    film = Film(video, rate, name) if video else None
+    writer = VideoWriter(video, rate, name) if video else None
     ends: list[Frame] = []
     try:
         for frame in frames(
@@ -99,20 +99,20 @@ def play(
             max_steps=max_steps,
             epsilon=config.agent.exploration if epsilon is None else epsilon,
             seed=seed,
-            show=film is not None,
+            show=writer is not None,
         ):
-            if film:
-                film.add(frame)
+            if writer:
+                writer.add(frame)
             if frame.is_last:
                 ends.append(frame)
     finally:
-        if film:
-            film.close(keep=len(ends) == num_episodes)
+        if writer:
+            writer.close(keep=len(ends) == num_episodes)
     return ends
 
 
-class Film:
-    """An MP4 file that is there only when it is whole."""
+class VideoWriter:
+    """Writes an MP4 file, which appears under its name only when it is complete."""
 
     def __init__(self, path: Path, frames_per_second: int, title: str) -> None:
         self._path, self._title, self._rate = path, title, frames_per_second
@@ -131,7 +131,7 @@ class Film:
             import imageio_ffmpeg
         except ImportError as error:
             raise UserError(
-                'Films need imageio-ffmpeg: pip install "visr[video]", or leave out --video.'
+                'Videos need imageio-ffmpeg: pip install "visr[video]", or leave out --video.'
             ) from error
         height, width, _ = picture.shape
         with writing(self._path):
@@ -149,7 +149,7 @@ class Film:
         return self._writer
 
     def close(self, keep: bool) -> None:
-        """Finish the file under its own name, or leave nothing."""
+        """Finish the file, or delete it."""
         if self._writer is None:
             return
         self._writer.close()
@@ -161,7 +161,7 @@ class Film:
 
 
 def captioned(frame: Frame, title: str) -> NDArray[np.uint8]:
-    """The picture with a line of words below it; sides are even, as the codec wants."""
+    """The picture with a line of text below it; its sides are even, as the codec requires."""
     height, width, _ = frame.picture.shape
     canvas = Image.new("RGB", (width + width % 2, height + height % 2 + _CAPTION), (20, 20, 20))
     canvas.paste(Image.fromarray(frame.picture), (0, 0))

@@ -14,8 +14,9 @@ import safetensors
 import safetensors.torch
 from torch import Tensor, nn
 
+from visr.agents.visr import Visr
 from visr.errors import UserError
-from visr.storage import checksums
+from visr.storage import checksums, pretrained_models
 from visr.storage.files import write_tensors
 from visr.storage.run_dir import FORMAT, RunDir
 from visr.training import diagnostics
@@ -114,6 +115,17 @@ def restore_agent(agent: nn.Module, run: RunDir) -> int:
     with refuse_mismatch(loaded.path):
         agent.load_state_dict(within(loaded.tensors, "learner.agent."))
     return int(loaded.path.stem)
+
+
+def restore_packed(agent: nn.Module, model: pretrained_models.Card) -> int:
+    """Load phi and psi of a packed model; returns its number of training steps."""
+    assert isinstance(agent, Visr)  # no other agent is packed
+    tensors = pretrained_models.weights(model.name)
+    with refuse_mismatch(pretrained_models.PLACE / f"{model.name}.safetensors"):
+        agent.phi.load_state_dict(within(tensors, "phi."))
+        agent.psi.load_state_dict(within(tensors, "psi."))
+        agent.refresh_target()
+    return model.num_steps
 
 
 @contextlib.contextmanager

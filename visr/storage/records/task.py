@@ -65,6 +65,19 @@ class Task:
                 raise ValueError("standard_error does not have one number for every one of w")
         return replace(task, w=_unit(task.w))
 
+    def require_fit(self, env: str, size: int) -> None:
+        """Refuse a task that was made for another environment or for another number of features."""
+        if self.env != env:
+            raise UserError(
+                f"The task `{self.name}` was made in {self.env} and this run is of {env}; "
+                "infer it with this run."
+            )
+        if len(self.w) != size:
+            raise UserError(
+                f"The task `{self.name}` has {len(self.w)} features and this run has "
+                f"{size}; infer it with this run."
+            )
+
 
 def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chosen by hand") -> Task:
     """The task of a given direction, scaled to unit length; no reward was regressed."""
