@@ -14,9 +14,9 @@ import contextlib
 import json
 from pathlib import Path
 
+from experiments import ray_latency as latency
 from visr import config as configuration
 from visr import pretraining
-from visr.cluster import latency
 from visr.config import RunConfig, presets
 from visr.storage.run_dir import RunDir
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from visr import config as configuration
 from visr.agents.extensions import visr_plus
-from visr.agents.extensions.bonus import Bonus
+from visr.agents.extensions.bonuses import Bonus
 from visr.agents.extensions.visr_plus import VisrPlus
 from visr.agents.visr import Visr
 from visr.config import RunConfig

@@ -11,9 +11,8 @@ from gymnasium.spaces import Discrete
 
 from visr import config as configuration
 from visr.agents import registry
-from visr.agents.extensions.laplacian import overlap
+from visr.agents.extensions.objectives import Wasserstein, overlap
 from visr.agents.extensions.visr_plus import VisrPlus
-from visr.agents.extensions.wasserstein import Wasserstein
 from visr.agents.visr import Visr
 from visr.config import RunConfig, presets
 from visr.errors import UserError

@@ -21,7 +21,7 @@ from visr.evaluation import two_phase
 from visr.inference import collect
 from visr.inference.collect import ACTIONS, collect_rewarded, own_tasks
 from visr.inference.steps import RewardedSteps, TriedTasks
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.storage.records.task import Task, direction
 from visr.storage.records.two_phase import UNADAPTED, UNTRAINED, Condition, TwoPhase
 from visr.storage.run_dir import RunDir
@@ -272,7 +272,7 @@ def test_evaluation_shares_no_random_draws_with_the_collected_steps(
 
 
 def test_tasks_and_actions_share_no_random_draws(agent: Visr):
-    actions = torch.Generator().manual_seed(derived(0, ACTIONS))
+    actions = torch.Generator().manual_seed(derived_seed(0, ACTIONS))
     tasks = own_tasks(agent, 0)
     assert not np.allclose(tasks(), agent.sample_tasks(1, actions)[0].numpy())
 

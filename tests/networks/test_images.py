@@ -97,7 +97,7 @@ def test_impala_has_fifteen_convolutions_and_the_papers_count():
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("name", images.BUILDERS)
+@pytest.mark.parametrize("name", images.SMALLEST)
 def test_torsos_accept_any_leading_axes(name: str, channels_last: bool):
     torso = images.build(name, (4, 36, 36))
     images.set_arithmetic(torso, torch.float32, channels_last)
@@ -110,7 +110,7 @@ def test_torsos_accept_any_leading_axes(name: str, channels_last: bool):
 
 def test_pixels_are_scaled_to_1_and_the_image_is_not_changed():
     # Sum of the pixels: one convolution of ones, and a readout that returns it
-    torso = images.nips((1, 20, 20))
+    torso = images.build("nips", (1, 20, 20))
     whole = nn.Conv2d(1, 1, 20)
     torso.body, torso.readout = nn.Sequential(whole), nn.Linear(1, 1)
     for layer in (whole, torso.readout):
@@ -175,7 +175,7 @@ def test_only_the_torso_computes_in_bfloat16(unroll: Unroll):
 
 
 def test_a_copy_keeps_precision_and_layout():
-    torso = images.nips((4, 20, 20))
+    torso = images.build("nips", (4, 20, 20))
     images.set_arithmetic(torso, torch.bfloat16, channels_last=True)
     twin = copy.deepcopy(torso)
     assert torch.equal(twin(pixels(2, 4, 20, 20)), torso(pixels(2, 4, 20, 20)))
@@ -200,7 +200,7 @@ def test_impala_reads_an_image_of_one_pixel():
     assert images.build("impala", (4, 1, 1))(pixels(1, 4, 1, 1)).shape == (1, 256)
 
 
-@pytest.mark.parametrize("name", images.BUILDERS)
+@pytest.mark.parametrize("name", images.SMALLEST)
 def test_image_torsos_refuse_discrete_states(name: str):
     spec = EnvSpec(Discrete(9), num_actions=4)
     for make in (

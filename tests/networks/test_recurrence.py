@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from visr.networks.recurrence import Lstm
+from visr.networks.deep import Lstm
 
 LENGTH, BATCH, INPUTS, SIZE = 40, 3, 7, 6
 

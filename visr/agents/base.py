@@ -1,9 +1,9 @@
-"""What every agent provides, and the protocol of models that can be given any reward."""
+"""What every agent provides, and what those provide that can be given any reward."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -93,38 +93,18 @@ class Agent(nn.Module, ABC):
             self.target_psi.load_state_dict(self.psi.state_dict())
 
 
-@runtime_checkable
-class BehaviourModel(Protocol):
-    """A model with a policy for every task w, and a task w for every reward."""
+class BehaviourModel(Agent):
+    """An agent with a policy for every task w, and a task w for every reward."""
 
-    @property
-    def task_size(self) -> int:
-        """d, the length of w."""
-        ...
+    adapts = True
 
+    @abstractmethod
     def cumulant(self, steps: Transitions) -> Tensor:
         """[N, d]: the features of steps that rewards are regressed on, phi(s') for VISR."""
-        ...
 
+    @abstractmethod
     def task_from(self, c: Tensor, weight: Tensor, config: InferenceConfig) -> Tensor:
         """The task that pays `weight` [N] for the cumulants c [N, d]: w [d]."""
-        ...
-
-    def sample_tasks(self, num_tasks: int, rng: Generator | None) -> Tensor:
-        """Tasks to pursue in training, [N, d]."""
-        ...
-
-    def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """[N, actions]: see `Agent.action_values`."""
-        ...
-
-    def losses(self, unroll: Unroll) -> Losses:
-        """The losses of one update."""
-        ...
-
-    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
-        """Parameters that learn, by group."""
-        ...
 
 
 def psi_metrics(loss: Tensor, psi: Tensor) -> dict[str, Tensor]:

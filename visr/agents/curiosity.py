@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visr import networks
-from visr.agents.base import Losses, psi_metrics
+from visr.agents.base import Losses
 from visr.agents.nsq import NStepQ
-from visr.agents.visr import n_step_error
+from visr.agents.visr import psi_loss
 from visr.config.fields import AgentConfig
 from visr.networks.torsos import Normaliser, linear
 from visr.types import EnvSpec, Unroll
@@ -38,36 +38,27 @@ class Curiosity(NStepQ):
         self.register_buffer("carried", torch.zeros(()))
 
     def losses(self, unroll: Unroll) -> Losses:
-        """c = |f(phi(s), a) - phi(s')|^2 / size / deviation; f minimises the same error."""
+        """c = |f(phi(s), a) - phi(s')|^2 / size / deviation; f minimises the same error.
+
+        The inverse model minimises -log p(a | s, s').
+        """
         phi = self.phi(unroll.observation)
-        known = phi.detach()
-        error = (self.forward_model(known[:-1], unroll.action) - known[1:]).square().mean(dim=-1)
+        before, after = phi.detach()[:-1], phi.detach()[1:]
+        error = (self.forward_model(before, unroll.action) - after).square().mean(dim=-1)
         reward = error.detach() / self._deviation_of_returns(error.detach())
-        loss, metrics = self._psi_loss(reward.unsqueeze(-1), unroll)
+        never = torch.zeros_like(unroll.is_reset)
+        endless = unroll._replace(terminated=never, truncated=never, is_reset=never)
+        known = self.predictions(unroll)
+        loss, metrics = psi_loss(self, reward.unsqueeze(-1), endless, known)
         metrics["intrinsic_reward"] = reward.mean()
         metrics["forward_error"] = error.detach().mean()
         phi_loss = error.mean()
         if self.inverse_model is not None:
-            inverse = self._inverse_loss(phi, unroll)
+            scores = self.inverse_model(phi[:-1], phi[1:]).flatten(0, 1)
+            log_loss = functional.cross_entropy(scores, unroll.action.flatten(), reduction="none")
+            inverse = unroll.mean_over_steps(log_loss.unflatten(0, unroll.action.shape))
             phi_loss, metrics["inverse_loss"] = phi_loss + inverse, inverse.detach()
         return Losses(loss, phi_loss, metrics)
-
-    def _psi_loss(self, cumulant: Tensor, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
-        """psi's loss as if episodes never ended: a reset is a step like any other."""
-        psi, psi_next = self.predictions(unroll)
-        never = torch.zeros_like(unroll.is_reset)
-        endless = unroll._replace(terminated=never, truncated=never, is_reset=never)
-        gamma, n = self.config.gamma, self.config.n_step
-        error = n_step_error(psi, psi_next, cumulant, endless, gamma, n)
-        loss = endless.mean_over_steps(error.square().sum(dim=-1))
-        return loss, psi_metrics(loss, psi)
-
-    def _inverse_loss(self, phi: Tensor, unroll: Unroll) -> Tensor:
-        """-log p(a | s, s'), averaged."""
-        assert self.inverse_model is not None
-        scores = self.inverse_model(phi[:-1], phi[1:]).flatten(0, 1)
-        loss = functional.cross_entropy(scores, unroll.action.flatten(), reduction="none")
-        return unroll.mean_over_steps(loss.unflatten(0, unroll.action.shape))
 
     @torch.no_grad()
     def _deviation_of_returns(self, error: Tensor) -> Tensor:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Generator, Tensor
 
 from visr.agents.base import Agent
-from visr.ops.epsilon_greedy import epsilon_greedy
 
 
 class EpsilonGreedyActor:
@@ -21,11 +20,11 @@ class EpsilonGreedyActor:
         *,
         epsilon: float,
         gpi: bool | None = None,
-        random: torch.Generator | None = None,
+        random: Generator | None = None,
     ) -> None:
         self.agent, self.num_envs, self.epsilon, self.gpi = agent, num_envs, epsilon, gpi
         self.device, self.task_size = agent.device, agent.task_size
-        self._random = random or torch.Generator().manual_seed(0)
+        self._random = random or Generator().manual_seed(0)
         self._previous_action, self._memory = agent.psi.no_memory(num_envs)
         self.w = torch.zeros(num_envs, self.task_size)
         self.values = torch.zeros(num_envs, agent.spec.num_actions)
@@ -60,3 +59,15 @@ class EpsilonGreedyActor:
         action = epsilon_greedy(self.values, self.epsilon, self._random)
         self._previous_action = action.to(self.device)
         return action.numpy()
+
+
+def epsilon_greedy(values: Tensor, epsilon: float, generator: Generator | None = None) -> Tensor:
+    """The action of the largest value, or with probability epsilon a uniformly random one.
+
+    values [..., actions] -> [...] int64
+    """
+    greedy = values.argmax(dim=-1)
+    shape, device, num_actions = greedy.shape, values.device, values.shape[-1]
+    explore = torch.rand(shape, generator=generator, device=device) < epsilon
+    random = torch.randint(num_actions, shape, generator=generator, device=device)
+    return torch.where(explore, random, greedy)

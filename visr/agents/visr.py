@@ -8,7 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from visr import networks
-from visr.agents.base import Agent, Losses, psi_metrics
+from visr.agents.base import Agent, BehaviourModel, Losses, psi_metrics
 from visr.config.fields import AgentConfig, InferenceConfig
 from visr.networks.successor import FoldedReadout
 from visr.ops import returns, sphere
@@ -16,13 +16,11 @@ from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, Transitions, Unroll
 
 
-class Visr(Agent):
+class Visr(BehaviourModel):
     """phi(s): unit features with log q(w | s) = phi(s) . w + const.
 
     psi(s, a, w): expected discounted sums of phi under the policy of w, and its target network.
     """
-
-    adapts = True
 
     def __init__(self, config: AgentConfig, spec: EnvSpec) -> None:
         super().__init__(config, spec)
@@ -88,9 +86,11 @@ class Visr(Agent):
         return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)
 
 
-def psi_loss(agent: Agent, cumulant: Tensor, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
+def psi_loss(
+    agent: Agent, cumulant: Tensor, unroll: Unroll, known: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, dict[str, Tensor]]:
     """sum_i (psi_i(s_t, a_t, w) - y_i)^2, averaged, and metrics.  NSQ and DIAYN: another cumulant."""
-    psi, psi_next = agent.predictions(unroll)
+    psi, psi_next = known or agent.predictions(unroll)
     error = n_step_error(psi, psi_next, cumulant, unroll, agent.config.gamma, agent.config.n_step)
     loss = unroll.mean_over_steps(error.square().sum(dim=-1))
     return loss, psi_metrics(loss, psi)

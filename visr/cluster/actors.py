@@ -10,7 +10,7 @@ from visr.cluster.stats import ClusterStats
 from visr.cluster.supervisor import Supervisor, remote_class
 from visr.cluster.workers import ActorWorker, Weights
 from visr.config import RunConfig
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.training.actor_pool import group_seeds, group_sizes
 
 
@@ -33,7 +33,7 @@ class RemoteActors:
         resources = {"num_cpus": cluster.cpus_per_actor, "num_gpus": cluster.gpus_per_actor}
         seed = self._seeds[group]
         if generation or self._num_steps:  # a replacement draws other tasks than the first actor
-            seed = derived(self._config.training.seed, 3, group, generation, self._num_steps)
+            seed = derived_seed(self._config.training.seed, 3, group, generation, self._num_steps)
         return self._host.options(**resources).remote(self._config, group, seed)
 
     def reset(self, num_steps: int) -> None:

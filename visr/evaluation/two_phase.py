@@ -28,7 +28,7 @@ from visr.inference.collect import (
 )
 from visr.inference.regression import LEAST_SQUARES, SEARCH, estimate
 from visr.inference.steps import RewardedSteps
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.storage import schema
 from visr.storage.files import write_json
 from visr.storage.records.task import Task
@@ -169,7 +169,7 @@ def _play(
 ) -> Condition:
     epsilon = config.agent.exploration if epsilon is None else epsilon
     env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
-    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
+    random = torch.Generator().manual_seed(derived_seed(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
     condition = score(actor, env, config, name, schedule, num_episodes, seed, r_squared)
     env.close()

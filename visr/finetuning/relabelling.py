@@ -19,7 +19,7 @@ from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.networks.reward_model import RewardModel
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.training.actor import Actor
 from visr.training.learner import load_moments, moments, within
 from visr.training.replay import ReplayBuffer
@@ -57,12 +57,12 @@ class RelabelledSteps:
             config, unroll_length=settings.unroll_length, gpi=False, task_steps=0
         )
         env = envs.make_vec(config, _NUM_ENVS)
-        self._actor = Actor(acting, env, agent, derived(seed, _ACTOR_SEED))
-        self._epsilon_rng = torch.Generator().manual_seed(derived(seed, _EPSILON_SEED))
+        self._actor = Actor(acting, env, agent, derived_seed(seed, _ACTOR_SEED))
+        self._epsilon_rng = torch.Generator().manual_seed(derived_seed(seed, _EPSILON_SEED))
         example = self._actor.empty_unroll(torch.zeros(agent.task_size))
         self._free = ReplayBuffer(_num_rounds(settings) * _NUM_ENVS, example)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derived(seed, _MODEL_SEED))
+            torch.manual_seed(derived_seed(seed, _MODEL_SEED))
             self._model = RewardModel(agent.spec).to(self._device)
         self._optimiser = Adam(self._model.parameters(), lr=_LEARNING_RATE, fused=True)
         self._model_updates, self._fit = 0, RunningRSquared()

@@ -16,7 +16,7 @@ from visr.config import FinetuneConfig, RunConfig
 from visr.envs.episodes import EpisodeReturns
 from visr.finetuning.q_learner import QLearner
 from visr.finetuning.relabelling import RelabelledSteps
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor import Actor
 from visr.training.batch_queue import concatenate
@@ -60,7 +60,7 @@ class FineTuner:
             task_steps=0,
         )
         env, pretrained = envs.make_vec(config, settings.num_envs), pretrained or agent
-        self.actor = Actor(acting, env, pretrained, derived(settings.seed, _ACTOR_SEED))
+        self.actor = Actor(acting, env, pretrained, derived_seed(settings.seed, _ACTOR_SEED))
         clips = config.inference.clip_rewards and reward is None
         self.learner = QLearner(agent, settings, self._w, clips)
         self.relabelled = (

@@ -16,7 +16,7 @@ from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskSchedule, finished, play_episodes
 from visr.errors import UserError
 from visr.inference.steps import RewardedSteps, TriedTasks
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.types import Transitions
 
 NUM_EPISODES, NUM_STEPS = 50, 100_000
@@ -43,7 +43,7 @@ def collect_rewarded(
             raise UserError(f"{name} = {value} must be at least 1.")
     schedule = schedule or TaskSchedule(own_tasks(agent, seed))
     env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
-    random = torch.Generator().manual_seed(derived(seed, ACTIONS))
+    random = torch.Generator().manual_seed(derived_seed(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     kept: list[tuple[NDArray, NDArray, NDArray]] = []
 

@@ -23,10 +23,9 @@ def features(
 ) -> Features:
     """phi for these observations, by default as VISR has it: `config.num_features`, of unit length."""
     size = num_features or config.num_features
-    if images.is_image(spec.observation_space):
+    if (torso := _image_torso(spec, config.torso)) is not None:
         centred = config.centred_features if centred is None else centred
-        return DeepFeatures(_image_torso(spec, config.torso), size, centred, unit)
-    _refuse_image_torso(spec, config.torso)
+        return DeepFeatures(torso, size, centred, unit)
     return MlpFeatures(spec, size, config.hidden_sizes, config.normalise_observations, unit)
 
 
@@ -34,14 +33,12 @@ def successor_features(
     spec: EnvSpec, config: AgentConfig, num_features: int, task_size: int
 ) -> SuccessorFeatures:
     """psi for these observations: sums of `num_features` cumulants for tasks of length `task_size`."""
-    if images.is_image(spec.observation_space):
-        torso, lstm = _image_torso(spec, config.torso), config.core != "none"
-    else:
-        _refuse_image_torso(spec, config.torso)
+    torso, lstm = _image_torso(spec, config.torso), config.core != "none"
+    if torso is None:
         sizes, normalise = config.hidden_sizes, config.normalise_observations
         if config.core != "lstm":
             return MlpSuccessorFeatures(spec, num_features, sizes, normalise, task_size)
-        torso, lstm = MlpTorso(spec.observation_space, sizes, normalise), True
+        torso = MlpTorso(spec.observation_space, sizes, normalise)
     return DeepSuccessorFeatures(
         torso,
         num_features,
@@ -52,17 +49,15 @@ def successor_features(
     )
 
 
-def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso:
+def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso | None:
+    """The torso for images; None for states and vectors."""
+    space = spec.observation_space
+    if not (isinstance(space, spaces.Box) and images.is_image(space)):
+        if torso in ("auto", "mlp"):
+            return None
+        raise UserError(
+            f"torso = {torso!r} reads images and these observations are {space}; use --torso auto."
+        )
     if torso == "mlp":
         raise UserError("torso = 'mlp' does not read images; use minatar, nips, nature or impala.")
-    space = spec.observation_space
-    assert isinstance(space, spaces.Box)
     return images.build(torso, space.shape, brightest=max(int(space.high.max()), 1))
-
-
-def _refuse_image_torso(spec: EnvSpec, torso: str) -> None:
-    if torso not in ("auto", "mlp"):
-        raise UserError(
-            f"torso = {torso!r} reads images and these observations are {spec.observation_space}; "
-            "use --torso auto."
-        )

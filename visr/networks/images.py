@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from gymnasium import spaces
@@ -69,35 +71,24 @@ def impala(shape: tuple[int, ...]) -> ImageTorso:
     return ImageTorso(shape, nn.Sequential(*layers), size=256)
 
 
-def nature(shape: tuple[int, ...]) -> ImageTorso:
-    """Mnih et al. (2015): three convolutions, 512 units."""
-    body = nn.Sequential(
-        convolution(shape[0], 32, 8, stride=4),
-        nn.ReLU(inplace=True),
-        convolution(32, 64, 4, stride=2),
-        nn.ReLU(inplace=True),
-        convolution(64, 64, 3),
-    )
-    return ImageTorso(shape, body, size=512)
+def plain(shape: tuple[int, ...], layers: Sequence[tuple[int, int, int]], size: int) -> ImageTorso:
+    """Convolutions of (channels, kernel, stride) with ReLUs between them, then `size` units."""
+    body: list[nn.Module] = []
+    channels = shape[0]
+    for width, kernel, stride in layers:
+        body += [convolution(channels, width, kernel, stride), nn.ReLU(inplace=True)]
+        channels = width
+    body.pop()  # ImageTorso has the last ReLU
+    return ImageTorso(shape, nn.Sequential(*body) if len(body) > 1 else body[0], size)
 
 
-def nips(shape: tuple[int, ...]) -> ImageTorso:
-    """Mnih et al. (2013): two convolutions, 256 units."""
-    body = nn.Sequential(
-        convolution(shape[0], 16, 8, stride=4),
-        nn.ReLU(inplace=True),
-        convolution(16, 32, 4, stride=2),
-    )
-    return ImageTorso(shape, body, size=256)
-
-
-def minatar(shape: tuple[int, ...]) -> ImageTorso:
-    """Young and Tian (2019): one convolution, 128 units."""
-    return ImageTorso(shape, convolution(shape[0], 16, 3), size=128)
-
-
-BUILDERS = {"impala": impala, "nature": nature, "nips": nips, "minatar": minatar}
-_SMALLEST = {"impala": 1, "nature": 36, "nips": 20, "minatar": 3}
+_PLAIN = {
+    "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih et al. (2015)
+    "nips": (((16, 8, 4), (32, 4, 2)), 256),  # Mnih et al. (2013)
+    "minatar": (((16, 3, 1),), 128),  # Young and Tian (2019)
+}
+SMALLEST = {"impala": 1, "nature": 36, "nips": 20, "minatar": 3}
+"""The smallest height and width that each torso reads."""
 
 
 def build(name: str, shape: tuple[int, ...], brightest: int = 255) -> ImageTorso:
@@ -107,12 +98,12 @@ def build(name: str, shape: tuple[int, ...], brightest: int = 255) -> ImageTorso
     """
     if name == "auto":
         name = "impala" if min(shape[1:]) >= 32 else "minatar"
-    if min(shape[1:]) < _SMALLEST[name]:
+    if min(shape[1:]) < SMALLEST[name]:
         raise UserError(
-            f"The torso {name} needs images of at least {_SMALLEST[name]} pixels a side and these are "
+            f"The torso {name} needs images of at least {SMALLEST[name]} pixels a side and these are "
             f"{shape[1]} x {shape[2]}; use --torso impala."
         )
-    torso = BUILDERS[name](shape)
+    torso = impala(shape) if name == "impala" else plain(shape, *_PLAIN[name])
     torso.brightest = brightest
     return torso
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from visr.agents.base import Agent
 from visr.config.fields import RunConfig
 from visr.networks.successor import SuccessorFeatures
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.types import Unroll
 
 
@@ -125,7 +125,7 @@ class Actor:
 
     def reset_envs(self, num_steps: int) -> None:
         """Start new episodes; the seed depends only on the run's seed and `num_steps`."""
-        self._reset(derived(self._seed, num_steps))
+        self._reset(derived_seed(self._seed, num_steps))
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that decides the next unrolls, except the learner's weights."""

@@ -13,7 +13,7 @@ from visr import envs
 from visr.agents import registry
 from visr.agents.base import Agent
 from visr.config.fields import RunConfig
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor_pool import make_actor_pools
 from visr.training.batch_queue import BatchQueue
@@ -151,7 +151,7 @@ def new_agent(config: RunConfig, spec: EnvSpec | None = None) -> Agent:
     """An agent whose initial weights depend on nothing but the seed; by default for the run's spaces."""
     spec = spec or envs.spec(config)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived(config.training.seed, 0))
+        torch.manual_seed(derived_seed(config.training.seed, 0))
         return registry.new(config.agent, spec)
 
 

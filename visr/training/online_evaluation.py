@@ -11,8 +11,8 @@ from visr.agents.base import Agent, BehaviourModel
 from visr.config.fields import RunConfig
 from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
+from visr.ops import derived_seed
 from visr.ops.regression import RewardSums, fit_task
-from visr.ops.rng import derived
 from visr.training.actor import Actor
 from visr.training.learner import within
 from visr.types import Transitions
@@ -28,7 +28,7 @@ class OnlineEvaluation:
     def __init__(self, config: RunConfig, agent: Agent) -> None:
         training = config.training
         self._config, size = config, training.num_rewarded_envs
-        seed = derived(training.seed, 2)
+        seed = derived_seed(training.seed, 2)
         self.actor = Actor(config, envs.make_vec(config, size), agent, seed)
         self._phi = torch.zeros(training.rewarded_window, config.agent.num_features)
         self._reward = torch.zeros(training.rewarded_window)

@@ -13,8 +13,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from visr.agents.visr import greedy_actions
-from visr.ops import sphere
-from visr.ops.rng import derived
+from visr.ops import derived_seed, sphere
 from visr.types import BY_UNROLL, Unroll
 
 _RIDGES = (0.01, 1.0)
@@ -36,7 +35,7 @@ class SeededGenerators(nn.Module):
 
     def next(self) -> Generator:
         """The next generator."""
-        seed = derived(int(self.seed), int(self.count))
+        seed = derived_seed(int(self.seed), int(self.count))
         self.count += 1
         return torch.Generator().manual_seed(seed)
 

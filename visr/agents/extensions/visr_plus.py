@@ -6,10 +6,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from visr.agents.base import Losses, psi_metrics
-from visr.agents.extensions import hindsight_tasks, laplacian
-from visr.agents.extensions.particles import ParticleBonus
-from visr.agents.extensions.rnd import RndBonus
-from visr.agents.extensions.wasserstein import Wasserstein
+from visr.agents.extensions import hindsight_tasks
+from visr.agents.extensions.bonuses import ParticleBonus, RndBonus
+from visr.agents.extensions.objectives import Wasserstein, laplacian_loss
 from visr.agents.visr import Visr, n_step_error
 from visr.config.fields import AgentConfig
 from visr.errors import UserError
@@ -77,7 +76,7 @@ class VisrPlus(Visr):
         part = slice(1, None) if self.config.cumulant == "next" else slice(None, -1)
         if self.config.objective == "laplacian":
             phi = self.phi(unroll.observation)
-            return laplacian.loss(phi, unroll), phi[part]
+            return laplacian_loss(phi, unroll), phi[part]
         phi = self.phi(unroll.observation[part])
         return -unroll.mean_over_steps((phi * unroll.w).sum(dim=-1)), phi
 

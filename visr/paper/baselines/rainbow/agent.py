@@ -15,7 +15,7 @@ from visr import envs
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.paper.baselines.rainbow.config import RainbowConfig, rainbow_config
 from visr.paper.baselines.rainbow.network import DuelingDistribution, new_network
 from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch, PrioritisedReplay
@@ -51,7 +51,7 @@ class Rainbow:
         self._life_loss_terminates = config.life_loss_terminates
         self.learner = RainbowLearner(new_network(config, envs.spec(config)), self._rainbow)
         self._network = self.learner.network
-        self._rng = torch.Generator().manual_seed(derived(self._seed, 2))
+        self._rng = torch.Generator().manual_seed(derived_seed(self._seed, 2))
         self.num_steps = 0
         self.returns: list[float] = []
         """Of episodes that ended since the last row."""
@@ -64,7 +64,7 @@ class Rainbow:
 
     def _reset(self) -> None:
         """Start an episode; its seed depends only on the run's seed and the number of steps."""
-        seed = derived(self._seed, 1, self.num_steps)
+        seed = derived_seed(self._seed, 1, self.num_steps)
         self._observation: NDArray = self._env.reset(seed=seed)[0][0].copy()
         self._running.clear()
 

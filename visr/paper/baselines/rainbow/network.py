@@ -12,7 +12,7 @@ from torch.nn import functional
 from visr.config import RunConfig
 from visr.networks import images
 from visr.networks.torsos import MlpTorso
-from visr.ops.rng import derived
+from visr.ops import derived_seed
 from visr.paper.baselines.rainbow.config import RainbowConfig, rainbow_config
 from visr.training import devices
 from visr.types import EnvSpec
@@ -108,7 +108,7 @@ def new_network(config: RunConfig, spec: EnvSpec) -> DuelingDistribution:
     """The network of a run, with initial weights that depend on nothing but the seed."""
     agent = config.agent
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived(config.training.seed, 0))
+        torch.manual_seed(derived_seed(config.training.seed, 0))
         network = DuelingDistribution(spec, agent.torso, agent.hidden_sizes, rainbow_config(config))
     return devices.prepared(network, config.training)
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from tests.reference import gpi_values
-from visr.ops.epsilon_greedy import epsilon_greedy
+from visr.agents.epsilon_greedy_actor import epsilon_greedy
 
 GAMMA, STATES, ACTIONS, FEATURES, POLICIES = 0.9, 8, 3, 4, 5
 
