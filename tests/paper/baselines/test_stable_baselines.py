@@ -82,7 +82,7 @@ def test_dqn_trains_on_minatars_small_images(tmp_path: Path, capsys: pytest.Capt
 def test_a_baseline_infers_no_tasks(tmp_path: Path):
     config = tiny("dqn", CORRIDOR, num_steps=100)
     pretraining.start(tmp_path / "run", config)
-    with pytest.raises(UserError, match="one reward only"):
+    with pytest.raises(UserError, match="trained on one reward"):
         load(tmp_path / "run")
     assert main(["evaluate", str(tmp_path / "run"), "a-task"]) == 2
 
