@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +18,24 @@ _LARGEST = 1024 * 1024 * 1024
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Append rows, after a header if the file is new; a file of an older version keeps its columns."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     with writing(path):
         if not path.exists() or path.stat().st_size == 0:
-            writer.writerow(columns)
+            rows = [columns, *rows]
         else:
             known = _header(path)
             rows = [
                 [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
             ]
-        writer.writerows(rows)
         descriptor = safe_open.to_write(path, os.O_WRONLY | os.O_APPEND)
         with open(descriptor, "a", encoding="utf-8") as file:
-            file.write(text.getvalue())
+            file.write(csv_text(rows))
+
+
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
+    """Rows as lines of comma-separated values."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue()
 
 
 def _header(path: Path) -> list[str]:

@@ -34,8 +34,8 @@ def test_runs_of_different_lengths_are_different_curves(atari: Path):
     play(longer, regression=1.0, random=0.0)
     set_steps(longer, 6000)
     suite = suite_of(atari)
-    found = curves.collect(suite, suite.runs)
-    assert set(found.by_agent) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
+    _, lines = curves.collect(suite, suite.runs)
+    assert set(lines) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
 
 
 def test_figure_2a_shows_games_that_every_agent_played(minatar: Path):

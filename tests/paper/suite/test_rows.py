@@ -117,13 +117,14 @@ def test_a_fine_tuned_run_is_not_in_the_tables(tmp_path: Path):
     assert "GPI VISR @100k" in entries(tmp_path)
     write_json(run.finetune, {"format": 1, "settings": {}})
     assert not entries(tmp_path)
-    assert "fine-tuned" in read.read(tmp_path)[0][0].state
+    assert "fine-tuned" in read.read(tmp_path)[0][0].why_left_out
 
 
 def test_a_repeated_run_counts_once(atari: Path):
     play(new_run(atari / "copy", "visr", ATARI[0], 0), regression=999.0, random=0.0)
-    _, (repeated,) = rows.collect(read.read(atari)[0])
-    assert "same agent, steps, game and seed" in repeated.sentence
+    _, repeated = rows.collect(read.read(atari)[0])
+    (sentence,) = repeated.values()
+    assert "same agent, steps, game and seed" in sentence
 
 
 @pytest.mark.parametrize(

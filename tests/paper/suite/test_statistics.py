@@ -122,13 +122,12 @@ def test_a_profile_is_the_share_of_runs_above_each_threshold_averaged_over_games
     # above 0: all of game 1, half of game 2; above 10: 1 of 3 and half; above 100: none
     scores = [np.array([5.0, 10.0, 20.0]), np.array([-1.0, 50.0])]
     found = statistics.profile(scores, np.array([0.0, 10.0, 100.0]))
-    np.testing.assert_allclose(found.share, [0.75, (1 / 3 + 1 / 2) / 2, 0])
-    assert found.low is not None
-    assert found.high is not None
-    assert (found.low <= found.share + 1e-12).all()
-    assert (found.share <= found.high + 1e-12).all()
+    np.testing.assert_allclose(found.y, [0.75, (1 / 3 + 1 / 2) / 2, 0])
+    assert found.interval is not None
+    assert (found.interval.low <= found.y + 1e-12).all()
+    assert (found.y <= found.interval.high + 1e-12).all()
 
 
 def test_a_profile_never_rises():
     found = statistics.profile(random_scores(4), np.linspace(-50, 500, 100))
-    assert (np.diff(found.share) <= 0).all()
+    assert (np.diff(found.y) <= 0).all()

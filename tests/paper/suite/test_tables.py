@@ -157,10 +157,11 @@ def test_grid_runs_have_exact_fractions_of_optimal(tmp_path: Path):
 
 def test_latex_and_markdown_escape_special_characters():
     table = Table("t", "A & B_1", "50 % | more", ("Name", "x"), (TableRow(("a_b & c|d", "-1.5")),))
-    assert r"a\_b \& c|d & $-$1.5 \\" in table.latex()
-    assert r"A \& B\_1. 50 \% | more" in table.latex()
-    assert "| a_b & c\\|d | −1.5 |" in table.markdown()
-    assert table.csv() == "Name,x\na_b & c|d,-1.5\n"
+    files = table.files()
+    assert r"a\_b \& c|d & $-$1.5 \\" in files["t.tex"]
+    assert r"A \& B\_1. 50 \% | more" in files["t.tex"]
+    assert "| a_b & c\\|d | −1.5 |" in files["t.md"]
+    assert files["t.csv"] == "Name,x\na_b & c|d,-1.5\n"
 
 
 def test_pong_is_an_atari_game_and_unknown_games_are_not(tmp_path: Path):

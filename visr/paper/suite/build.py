@@ -24,7 +24,7 @@ from visr.paper.suite import (
 )
 from visr.paper.suite.drawing import Drawing
 from visr.paper.suite.game_suites import Suite
-from visr.paper.suite.read import LeftOut, RunSummary, read
+from visr.paper.suite.read import RunSummary, read
 from visr.paper.suite.table import Table
 from visr.report import figures, templating
 from visr.report import read as load
@@ -41,16 +41,15 @@ class Collection:
 
     root: Path
     runs: list[RunSummary]
-    damaged: list[LeftOut]
-    """Runs that cannot be read or that repeat another."""
+    damaged: dict[str, str]
+    """Runs that cannot be read or that repeat another, with the reason."""
     suites: list[Suite]
     grid: Suite | None
 
     @property
     def left_out(self) -> dict[str, str]:
         """Why a run is not in the tables, by its name."""
-        without_score = {run.name: run.state for run in self.runs if not run.has_score}
-        return without_score | {each.name: each.sentence for each in self.damaged}
+        return {run.name: run.why_left_out for run in self.runs if not run.has_score} | self.damaged
 
 
 @dataclass(frozen=True)
@@ -72,9 +71,17 @@ def gather(root: Path) -> Collection:
     """Read and sort every run; a UserError if there is none."""
     runs, damaged = read(root)
     entries, repeated = rows.collect(runs)
-    damaged = [*damaged, *repeated]
+    damaged |= repeated
+    if damaged and not runs:
+        raise UserError(
+            f"No run below {root} can be read; the first of {len(damaged)} damaged runs is "
+            "{}: {}".format(*next(iter(damaged.items())))
+        )
     if not runs:
-        raise UserError(_nothing(root, damaged))
+        raise UserError(
+            f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
+            "one that holds several."
+        )
     suites = game_suites.sort([run for run in runs if run.env != GRID], entries)
     return Collection(root, runs, damaged, suites, grid.suite(runs))
 
@@ -93,18 +100,6 @@ def write(root: Path, out: Path | None = None) -> dict[str, Any]:
     for name, content in files.items():
         write_bytes(target / name, content)
     return {"page": str(target / "index.html"), **aggregates}
-
-
-def _nothing(root: Path, damaged: Sequence[LeftOut]) -> str:
-    if damaged:
-        return (
-            f"No run below {root} can be read; the first of {len(damaged)} damaged runs "
-            f"is {damaged[0].name}: {damaged[0].sentence}"
-        )
-    return (
-        f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
-        "one that holds several."
-    )
 
 
 def _section(suite: Suite) -> Section:

@@ -4,44 +4,39 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from visr.paper.suite.drawing import Drawing, LineStyle, add_legend, legend_height, line_styles
+from visr.paper.suite.drawing import Drawing, line_styles, new_figure, plot
 from visr.paper.suite.game_suites import Suite, name_of
 from visr.paper.suite.read import RunSummary, short_count
+from visr.paper.suite.statistics import Curve, Floats, Interval
 from visr.report import curves, scores, style
-from visr.report.read import Floats
 
 _POINTS = 80  # along the horizontal axis
 _ACROSS = 5  # panels beside each other
 _FIGURE_2A = ("GPI VISR", "VISR", "GPI RF VISR", "RF VISR")
 
-
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """Normalised scores over steps: a line [points] for each agent, game and seed."""
-
-    steps: Floats
-    by_agent: dict[str, dict[str, dict[int, Floats]]]
-    """By agent and steps of training, then by game, then by seed."""
+Lines = dict[str, dict[str, dict[int, Floats]]]
+"""[points] by agent and steps of training, then by game, then by seed."""
 
 
-def collect(suite: Suite, runs: Sequence[RunSummary]) -> Curves:
-    """Smoothed online scores of all runs at common steps; nan before a run's first and after its last."""
+def collect(suite: Suite, runs: Sequence[RunSummary]) -> tuple[Floats, Lines]:
+    """Steps, and smoothed normalised online scores of all runs at these steps.
+
+    A line is nan before a run's first score and after its last.
+    """
     runs = sorted((run for run in runs if run.online), key=lambda run: (run.title, run.env))
     last = max((float(run.online["num_steps"][-1]) for run in runs), default=0.0)
     steps = np.linspace(0, last, _POINTS + 1)[1:] if last else np.zeros(0)
-    found: dict[str, dict[str, dict[int, Floats]]] = {}
+    found: Lines = {}
     for run in runs:
         line = _line(suite, run, steps)
         if np.isfinite(line).any():
             found.setdefault(run.title, {}).setdefault(run.env, {})[run.seed] = line
-    return Curves(steps, found)
+    return steps, found
 
 
 def _line(suite: Suite, run: RunSummary, steps: Floats) -> Floats:
@@ -70,71 +65,58 @@ def over_training(suite: Suite) -> Drawing | None:
     games are not comparable.
     """
     runs = [run for run in suite.runs if run.label in _FIGURE_2A and run.has_score]
-    longest = {
-        label: max(r.num_steps for r in runs if r.label == label)
-        for label in {r.label for r in runs}
-    }
-    found = collect(suite, [run for run in runs if run.num_steps == longest[run.label]])
-    if not found.by_agent or not suite.is_normalised:
+    runs.sort(key=lambda run: run.num_steps)
+    longest = {run.label: run.num_steps for run in runs}
+    steps, lines = collect(suite, [run for run in runs if run.num_steps == longest[run.label]])
+    every = set().union(*lines.values())
+    shared = sorted(every.intersection(*lines.values()))
+    if not shared or not suite.is_normalised:
         return None
-    every = set().union(*found.by_agent.values())
-    shared = sorted(every.intersection(*found.by_agent.values()))
-    lines = {agent: _median(of, shared) for agent, of in found.by_agent.items()} if shared else {}
-    rows = [
-        (agent, float(step), float(mid), float(low), float(high))
-        for agent, (middle, least, most) in lines.items()
-        for step, mid, low, high in zip(found.steps, middle, least, most, strict=True)
-        if np.isfinite(mid)
-    ]
+    medians = {agent: _median(steps, [of[game] for game in shared]) for agent, of in lines.items()}
+    rows = [(agent, *row) for agent, median in medians.items() for row in median.rows()]
     if not rows:
         return None
-    num_games, missing = len(shared), sorted(name_of(game) for game in every - set(shared))
+    missing = sorted(name_of(game) for game in every - set(shared))
     without = f" Not every agent has {', '.join(missing)}: left out." if missing else ""
     return Drawing(
         f"{suite.key}_figure_2a",
         "Score with and without GPI during training (Figure 2a)",
-        f"Median score over {num_games} games during training: "
-        + "; ".join(f"{agent} ends at {_last(line[0]):.1f}" for agent, line in lines.items()),
-        f"Median over games ({num_games} here) of the {suite.unit} in the rewarded environments, "
+        f"Median score over {len(shared)} games during training: "
+        + "; ".join(f"{agent} ends at {_last(median):.1f}" for agent, median in medians.items()),
+        f"Median over games ({len(shared)} here) of the {suite.unit} in the rewarded environments, "
         "each game averaged over seeds; the band is from the lowest to the highest seed. "
         f"Solid: with GPI; dashed: without.{without}",
-        lambda: _draw_over_training(found.steps, lines, suite.unit),
+        lambda: _draw_over_training(medians, suite.unit),
         ("agent", "num_steps", "median", "lowest_seed", "highest_seed"),
         rows,
     )
 
 
-def _median(
-    by_game: dict[str, dict[int, Floats]], games: list[str]
-) -> tuple[Floats, Floats, Floats]:
-    """Medians over games: of the means over seeds, and the lowest and highest of a single seed."""
-    of_games = [by_game[game] for game in games]
-    middle = np.median([_over_seeds(np.nanmean, list(of.values())) for of in of_games], axis=0)
-    seeds = sorted(set(of_games[0]).intersection(*of_games))
-    single = [np.median([of[seed] for of in of_games], axis=0) for seed in seeds] or [middle]
-    return middle, _over_seeds(np.nanmin, single), _over_seeds(np.nanmax, single)
+def _median(steps: Floats, by_seed: list[dict[int, Floats]]) -> Curve:
+    """The median over games of means over seeds; its band is that of medians of a single seed."""
+    middle = np.median([_over_seeds(np.nanmean, list(of.values())) for of in by_seed], axis=0)
+    seeds = sorted(set(by_seed[0]).intersection(*by_seed))
+    single = [np.median([of[seed] for of in by_seed], axis=0) for seed in seeds] or [middle]
+    band = Interval(_over_seeds(np.nanmin, single), _over_seeds(np.nanmax, single))
+    return Curve(steps, middle, band)
 
 
-def _last(line: Floats) -> float:
-    known = line[np.isfinite(line)]
+def _last(curve: Curve) -> float:
+    known = curve.y[np.isfinite(curve.y)]
     return float(known[-1]) if known.size else float("nan")
 
 
-def _draw_over_training(
-    steps: Floats, lines: dict[str, tuple[Floats, Floats, Floats]], unit: str
-) -> Figure:
-    figure = Figure(figsize=(style.WIDTH, 2.9))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.085, right=0.76, bottom=0.14, top=0.95)
-    ends, styles = [], line_styles(list(lines))
-    for agent, (middle, low, high) in lines.items():
-        paint = styles[agent].color
-        axes.fill_between(steps, low, high, color=paint, alpha=0.15, lw=0)
-        axes.plot(steps, middle, **styles[agent]._asdict(), lw=1.6)
-        ends.append((_last(middle), f"{agent}: {style.number(_last(middle), 1)}", paint))
+def _draw_over_training(medians: dict[str, Curve], unit: str) -> Figure:
+    figure, (axes,) = new_figure(2.494, left=0.085, right=0.76, bottom=0.406, top=0.145)
+    styles = line_styles(list(medians))
+    plot(axes, medians.items(), styles, lw=1.6)
     axes.axhline(0, color=style.RULE, lw=0.7, zorder=0)
-    curves.step_axis(axes, steps)
+    curves.step_axis(axes, next(iter(medians.values())).x)
     low, high = axes.get_ylim()
+    ends = [
+        (_last(median), f"{agent}: {style.number(_last(median), 1)}", styles[agent].color)
+        for agent, median in medians.items()
+    ]
     curves.label_ends(axes, ends, gap=0.065 * (high - low), top=high)
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.set_ylabel(f"median {unit}", fontsize=7.5)
@@ -143,66 +125,52 @@ def _draw_over_training(
 
 def every_game(suite: Suite) -> Drawing | None:
     """A small panel for each game with every agent's mean over seeds; each panel has its own scale."""
-    found = collect(suite, suite.runs)
-    by_game: dict[str, dict[str, Floats]] = {}
-    for agent, of in found.by_agent.items():
-        for game, by_seed in of.items():
-            by_game.setdefault(game, {})[agent] = _over_seeds(np.nanmean, list(by_seed.values()))
+    steps, lines = collect(suite, suite.runs)
+    by_game = {
+        game: {
+            agent: Curve(steps, _over_seeds(np.nanmean, list(of[game].values())))
+            for agent, of in lines.items()
+            if game in of
+        }
+        for game in sorted(set().union(*lines.values()))
+    }
     if not by_game:
         return None
-    by_game = dict(sorted(by_game.items()))
-    rows = [
-        (agent, name_of(game), float(step), float(value))
-        for game, lines in by_game.items()
-        for agent, line in lines.items()
-        for step, value in zip(found.steps, line, strict=True)
-        if np.isfinite(value)
-    ]
+    zero = "0, the score of a random player." if suite.is_normalised else "0."
     return Drawing(
         f"{suite.key}_learning_curves",
         "Every game during training",
         f"Learning curves of {len(by_game)} games, a panel each.",
-        f"The {suite.unit} during training, up to {short_count(found.steps[-1])} steps: means over "
+        f"The {suite.unit} during training, up to {short_count(steps[-1])} steps: means over "
         "seeds of the running mean of finished episodes. Each panel has its own vertical axis; the "
-        "horizontal line is 0"
-        + (", the score of a random player." if suite.is_normalised else "."),
-        lambda: _draw_panels(by_game, found.steps, line_styles(list(found.by_agent))),
+        f"horizontal line is {zero}",
+        lambda: _draw_panels(by_game, list(lines)),
         ("agent", "game", "num_steps", "score"),
-        rows,
+        [
+            (agent, name_of(game), *row[:2])
+            for game, of in by_game.items()
+            for agent, curve in of.items()
+            for row in curve.rows()
+        ],
     )
 
 
-def _draw_panels(
-    by_game: dict[str, dict[str, Floats]], steps: Floats, styles: dict[str, LineStyle]
-) -> Figure:
-    down = -(-len(by_game) // _ACROSS)
-    bottom = 0.15 + legend_height(list(styles))
-    height = bottom + 1.05 * down
-    figure = Figure(figsize=(style.WIDTH, height))
-    every = list(figure.subplots(down, _ACROSS, squeeze=False).flat)
-    figure.subplots_adjust(
-        left=0.045,
-        right=0.99,
-        bottom=bottom / height,
-        top=1 - 0.2 / height,
-        wspace=0.4,
-        hspace=0.45,
-    )
-    for axes, (game, lines) in zip(every, by_game.items(), strict=False):
-        for agent, line in lines.items():
-            axes.plot(steps, line, **styles[agent]._asdict(), lw=1.0)
-        _finish_panel(axes, name_of(game), float(steps[-1]))
+def _draw_panels(by_game: dict[str, dict[str, Curve]], agents: list[str]) -> Figure:
+    styles, down = line_styles(agents), -(-len(by_game) // _ACROSS)
+    figure, every = new_figure(
+        1.05 * down, left=0.045, right=0.99, bottom=0.15, top=0.2, down=down, across=_ACROSS,
+        legend=styles, wspace=0.4, hspace=0.45,
+    )  # fmt: skip
+    for axes, (game, of) in zip(every, by_game.items(), strict=False):
+        plot(axes, of.items(), styles, lw=1.0)
+        axes.axhline(0, color=style.RULE, lw=0.6, zorder=0)
+        title = name_of(game)
+        axes.set_title(title, loc="left", fontsize=6.5, fontweight="bold", color=style.INK, pad=2)
+        axes.set_xlim(0, float(next(iter(of.values())).x[-1]))
+        axes.set_xticks([])
+        axes.spines["bottom"].set_visible(False)
+        axes.yaxis.set_major_locator(MaxNLocator(2))
+        axes.tick_params(axis="y", labelsize=5.5, length=1.5, pad=1)
     for axes in every[len(by_game) :]:
         axes.remove()
-    add_legend(figure, styles)
     return figure
-
-
-def _finish_panel(axes: Axes, name: str, last: float) -> None:
-    axes.axhline(0, color=style.RULE, lw=0.6, zorder=0)
-    axes.set_title(name, loc="left", fontsize=6.5, fontweight="bold", color=style.INK, pad=2)
-    axes.set_xlim(0, last)
-    axes.set_xticks([])
-    axes.spines["bottom"].set_visible(False)
-    axes.yaxis.set_major_locator(MaxNLocator(2))
-    axes.tick_params(axis="y", labelsize=5.5, length=1.5, pad=1)

@@ -1,20 +1,22 @@
-"""A figure with its numbers, and the colours, dashes and legend that all figures of a suite share."""
+"""A figure with its numbers; and the axes, line styles and legend that all figures of a suite share."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
 
+from visr.paper.suite.statistics import Curve
 from visr.report import style
 from visr.report.figures import Picture
+from visr.storage.tables import csv_text
 
 _FAMILIES = {
     "RF VISR": "vermilion",
@@ -64,14 +66,8 @@ class Drawing:
 
     def csv(self) -> str:
         """Its numbers with ten digits."""
-        content = io.StringIO()
-        writer = csv.writer(content, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(
-            [f"{cell:.10g}" if isinstance(cell, float) else cell for cell in row]
-            for row in self.rows
-        )
-        return content.getvalue()
+        rows = [[f"{c:.10g}" if isinstance(c, float) else c for c in row] for row in self.rows]
+        return csv_text([self.columns, *rows])
 
 
 def colour(name: str) -> str:
@@ -103,22 +99,56 @@ def line_styles(names: Sequence[str]) -> dict[str, LineStyle]:
     return {name: styles[name] for name in names}
 
 
-def legend_columns(names: Sequence[str]) -> int:
-    """Names beside each other in a legend: fewer if they are long."""
-    longest = max(map(len, names), default=0)
-    return 4 if longest <= 20 else 3 if longest <= 30 else 2
+def new_figure(
+    height: float,
+    *,
+    left: float,
+    right: float,
+    bottom: float,
+    top: float,
+    down: int = 1,
+    across: int = 1,
+    sharey: bool = False,
+    legend: dict[str, LineStyle] | None = None,
+    **spacing: float,
+) -> tuple[Figure, list[Axes]]:
+    """Axes in a figure of full width, with a legend below them.
+
+    `left` and `right` are shares of the width; `height` (all above `bottom`), `bottom` and `top` are inches.
+    """
+    longest = max(map(len, legend or ()), default=0)
+    columns = 4 if longest <= 20 else 3 if longest <= 30 else 2
+    if legend:
+        bottom += 0.08 + _LEGEND_ROW * math.ceil(len(legend) / columns)
+    height += bottom
+    figure = Figure(figsize=(style.WIDTH, height))
+    axes = figure.subplots(down, across, squeeze=False, sharey=sharey)
+    figure.subplots_adjust(left, bottom / height, right, 1 - top / height, **spacing)
+    if legend:
+        marks = [Line2D([], [], color=s.color, ls=s.ls, lw=1.4) for s in legend.values()]
+        figure.legend(
+            marks, [style.plain(name) for name in legend], loc="lower left", bbox_to_anchor=(0.01, 0.0),
+            ncols=columns, frameon=False, fontsize=6.5, labelcolor=style.MUTED,
+            handlelength=2.4, columnspacing=1.4, borderaxespad=0.2,
+        )  # fmt: skip
+    return figure, list(axes.flat)
 
 
-def legend_height(names: Sequence[str]) -> float:
-    """Inches of the legend."""
-    return 0.08 + _LEGEND_ROW * math.ceil(len(names) / legend_columns(names))
+def plot(
+    axes: Axes,
+    curves: Iterable[tuple[str, Curve]],
+    styles: dict[str, LineStyle],
+    lw: float,
+    **options: Any,
+) -> None:
+    """Draw each named curve in its style, above a band of its intervals."""
+    for name, curve in curves:
+        if curve.interval is not None:
+            band = curve.interval.low, curve.interval.high
+            axes.fill_between(curve.x, *band, color=styles[name].color, alpha=0.15, lw=0)
+        axes.plot(curve.x, curve.y, **styles[name]._asdict(), lw=lw, **options)
 
 
-def add_legend(figure: Figure, styles: dict[str, LineStyle]) -> None:
-    """Names and line styles at the bottom of the figure, in as many rows as they need."""
-    marks = [Line2D([], [], color=s.color, ls=s.ls, lw=1.4) for s in styles.values()]
-    figure.legend(
-        marks, [style.plain(name) for name in styles], loc="lower left", bbox_to_anchor=(0.01, 0.0),
-        ncols=legend_columns(list(styles)), frameon=False, fontsize=6.5, labelcolor=style.MUTED,
-        handlelength=2.4, columnspacing=1.4, borderaxespad=0.2,
-    )  # fmt: skip
+def plain_numbers() -> FuncFormatter:
+    """Ticks such as −1,000 or 0.5."""
+    return FuncFormatter(lambda x, _: f"{x:,.10g}".replace("-", "\N{MINUS SIGN}"))

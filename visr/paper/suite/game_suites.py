@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from visr import atari_games
 from visr.atari_games import GameSet
@@ -12,10 +14,11 @@ from visr.config import MINATAR
 from visr.paper.suite import rows, statistics
 from visr.paper.suite.read import RunSummary
 from visr.paper.suite.rows import Entry, Key
-from visr.paper.suite.statistics import Aggregate
+from visr.paper.suite.statistics import Aggregate, Floats
 from visr.report import style
 
-_REFERENCES = ("NSQ @10M", "NSQ @1M")  # the first that played every game is 100
+_TITLES = {"atari": "Atari", "minatar": "MinAtar", "other": "Other environments"}
+_REFERENCES = ("NSQ @10M", "NSQ @1M")  # the longest that played every game is 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +66,14 @@ class Suite:
         random, reference = self.scale[game]
         return 100.0 * ((score - random) / (reference - random))
 
+    def mean(self, entry: Entry, game: str) -> float:
+        """The normalised mean over seeds."""
+        return self.normalised(entry.mean(game), game)
+
+    def longest(self, name: str) -> Entry | None:
+        """The entry of that name with the longest training."""
+        return next((entry for entry in reversed(self.entries) if entry.key.name == name), None)
+
     def scores(self, entry: Entry, of: GameSet) -> dict[str, dict[int, float]]:
         """Normalised scores by game and seed, for the games of a set that were played."""
         return {
@@ -70,6 +81,10 @@ class Suite:
             for game in of.games
             if game in entry.scores
         }
+
+    def per_game(self, entry: Entry, of: GameSet) -> list[Floats]:
+        """Normalised scores of each game, in the order of their seeds."""
+        return [np.array([s[seed] for seed in sorted(s)]) for s in self.scores(entry, of).values()]
 
     @cached_property
     def aggregates(self) -> dict[tuple[Key, str], Aggregate]:
@@ -89,57 +104,47 @@ def name_of(game: str) -> str:
 
 def sort(runs: Sequence[RunSummary], entries: Sequence[Entry]) -> list[Suite]:
     """The suites with at least one run: Atari, MinAtar, others."""
-
-    def is_atari(env: str) -> bool:
-        return atari_games.by_id(env) is not None
-
-    def is_minatar(env: str) -> bool:
-        return env.startswith(MINATAR)
-
-    kinds: list[tuple[str, str, Callable[[str], bool]]] = [
-        ("atari", "Atari", is_atari),
-        ("minatar", "MinAtar", is_minatar),
-        ("other", "Other environments", lambda env: not is_atari(env) and not is_minatar(env)),
-    ]
     found = []
-    for key, title, belongs in kinds:
-        own_runs = tuple(run for run in runs if belongs(run.env))
-        own = [Entry(e.key, {g: s for g, s in e.scores.items() if belongs(g)}) for e in entries]
-        own = [entry for entry in own if entry.scores]
+    for key, title in _TITLES.items():
+        own_runs = tuple(run for run in runs if _kind(run.env) == key)
+        own = (
+            Entry(e.key, {g: s for g, s in e.scores.items() if _kind(g) == key}) for e in entries
+        )
         if own_runs:
-            make = _atari if key == "atari" else _measured
-            found.append(make(key, title, own_runs, tuple(own)))
+            found.append(
+                _suite(key, title, own_runs, tuple(entry for entry in own if entry.scores))
+            )
     return found
 
 
-def _atari(key: str, title: str, runs: tuple[RunSummary, ...], entries: tuple[Entry, ...]) -> Suite:
-    return Suite(
-        key, title, runs, entries, atari_games.game_sets(),
-        scale={game.id: (game.random, game.human) for game in atari_games.all_games()},
-        unit="human-normalised score, %",
-        scale_words="0 is the published score of a random player, 100 that of a human.",
-    )  # fmt: skip
+def _kind(env: str) -> str:
+    if atari_games.by_id(env) is not None:
+        return "atari"
+    return "minatar" if env.startswith(MINATAR) else "other"
 
 
-def _measured(
-    key: str, title: str, runs: tuple[RunSummary, ...], entries: tuple[Entry, ...]
-) -> Suite:
-    """Games without published scores: 0 and 100 are measured in these runs."""
+def _suite(key: str, title: str, runs: tuple[RunSummary, ...], entries: tuple[Entry, ...]) -> Suite:
+    """On Atari 0 and 100 are published scores; elsewhere they are measured in these runs."""
+    if key == "atari":
+        return Suite(
+            key, title, runs, entries, atari_games.game_sets(),
+            scale={game.id: (game.random, game.human) for game in atari_games.all_games()},
+            unit="human-normalised score, %",
+            scale_words="0 is the published score of a random player, 100 that of a human.",
+        )  # fmt: skip
     played = tuple(sorted({game for entry in entries for game in entry.scores}))
+    games = (GameSet("all", f"{len(played)} game{'' if len(played) == 1 else 's'}", played),)
     random = rows.random_scores(runs)
-    for name in _REFERENCES:
-        found = [entry for entry in entries if entry.key.name == name]
-        if found and all(_can_scale(found[0], random, game) for game in played):
-            scale = {game: (random[game], found[0].mean(game)) for game in played}
-            words = f"0 is the score of a random policy in these runs, 100 that of {name}."
-            unit = f"score, % of {name}"
-            break
-    else:
-        scale, unit = {}, "raw score"
-        words = "Scores are raw: no reference (NSQ @10M or @1M, on every game) is among these runs."
-    games = GameSet("all", f"{len(played)} game{'' if len(played) == 1 else 's'}", played)
-    return Suite(key, title, runs, entries, (games,), scale, unit, words)
-
-
-def _can_scale(entry: Entry, random: dict[str, float], game: str) -> bool:
-    return game in random and game in entry.scores and entry.mean(game) > random[game]
+    for entry in sorted(entries, key=lambda entry: entry.key.num_steps, reverse=True):
+        if entry.key.name in _REFERENCES and all(
+            game in random and game in entry.scores and entry.mean(game) > random[game]
+            for game in played
+        ):
+            scale = {game: (random[game], entry.mean(game)) for game in played}
+            words = (
+                f"0 is the score of a random policy in these runs, 100 that of {entry.key.name}."
+            )
+            unit = f"score, % of {entry.key.name}"
+            return Suite(key, title, runs, entries, games, scale, unit, words)
+    words = "Scores are raw: no reference (NSQ @10M or @1M, on every game) is among these runs."
+    return Suite(key, title, runs, entries, games, {}, "raw score", words)

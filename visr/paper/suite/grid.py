@@ -10,14 +10,14 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from visr.atari_games import GameSet
 from visr.config import GRID
-from visr.paper.suite.drawing import Drawing, add_legend, legend_height, line_styles
+from visr.paper.suite.drawing import Drawing, line_styles, new_figure, plot
 from visr.paper.suite.game_suites import Suite
 from visr.paper.suite.read import RunSummary
 from visr.paper.suite.rows import BOTTOM, Entry, Key
+from visr.paper.suite.statistics import Curve, Floats
 from visr.paper.suite.table import DASH, Table, TableRow, fixed
 from visr.paper.suite.tables import with_error
 from visr.report import curves, style
-from visr.report.read import Floats
 
 FAMILIES = ("boxes", "goals")
 """Families of tasks that are the same for every agent; random w depend on the agent's features."""
@@ -125,27 +125,24 @@ def over_training(by_name: ByName) -> Drawing:
 
 
 def _draw(by_name: ByName) -> Figure:
-    bottom = 0.42 + legend_height(list(by_name))
-    height = 1.85 + bottom
-    figure = Figure(figsize=(style.WIDTH, height))
-    every = figure.subplots(1, len(style.FAMILIES), sharey=True)
-    figure.subplots_adjust(
-        left=0.055, right=0.985, bottom=bottom / height, top=1 - 0.2 / height, wspace=0.1
-    )
-    steps = np.array([run.steps_done for runs in by_name.values() for run in runs], dtype=float)
     styles = line_styles(list(by_name))
+    figure, every = new_figure(
+        1.85, left=0.055, right=0.985, bottom=0.42, top=0.2, across=len(style.FAMILIES),
+        sharey=True, legend=styles, wspace=0.1,
+    )  # fmt: skip
+    steps = np.array([run.steps_done for runs in by_name.values() for run in runs], dtype=float)
     for axes, family in zip(every, style.FAMILIES, strict=True):
-        for name, runs in by_name.items():
-            for run in runs:
-                values = _as_it_acts(run, family.key)
-                if values is not None:
-                    line = run.evaluation["num_steps"], values
-                    axes.plot(*line, **styles[name]._asdict(), lw=1.1)
+        shown = [
+            (name, Curve(run.evaluation["num_steps"], values))
+            for name, runs in by_name.items()
+            for run in runs
+            if (values := _as_it_acts(run, family.key)) is not None
+        ]
+        plot(axes, shown, styles, lw=1.1)
         axes.axhline(1, color=style.MUTED, lw=0.7)
         axes.axhline(0, color=style.RULE, lw=0.7)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
         style.title(axes, family.title)
         curves.step_axis(axes, steps)
-    add_legend(figure, styles)
     return figure

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from visr import atari_games
 from visr.paper.suite import published
-from visr.paper.suite.drawing import Drawing
+from visr.paper.suite.drawing import Drawing, new_figure, plain_numbers
 from visr.paper.suite.game_suites import Suite, name_of
 from visr.paper.suite.read import short_count
 from visr.paper.suite.rows import Entry
@@ -20,22 +20,20 @@ from visr.report.style import PALETTE
 
 _ROW = 0.165  # inches of a game's row
 _WIDE_RANGE = 300.0  # per cent from which an axis is logarithmic beyond 10
+_PAPER_2B = " In the paper it is ahead on 41 of 57, one tied; means 109.16 and 63.57, medians 8.99 and 3.45."
 _LAST = 200.0  # the last million of frames of the published curves
 
 
 def regression_or_search(suite: Suite) -> Drawing | None:
     """Figure 2b: the same data and the same agent, with two ways to choose w."""
-    by_name = {entry.key.name: entry for entry in suite.entries}
-    pairs = [
-        (by_name[name], by_name[name.replace(" @", " by search @")])
-        for name in ("GPI VISR @100k", "VISR @100k")
-        if name in by_name and name.replace(" @", " by search @") in by_name
-    ]
-    if not pairs:
+    for name in ("GPI VISR @100k", "VISR @100k"):
+        regression, search = suite.longest(name), suite.longest(name.replace(" @", " by search @"))
+        if regression is not None and search is not None:
+            break
+    else:
         return None
-    regression, search = pairs[0]
     found = [
-        (game, _score(suite, regression, game), _score(suite, search, game))
+        (game, suite.mean(regression, game), suite.mean(search, game))
         for game in regression.scores
         if game in search.scores
     ]
@@ -44,11 +42,7 @@ def regression_or_search(suite: Suite) -> Drawing | None:
     ties = sum(one == other for _, one, other in found)
     result = f"Regression is ahead on {ahead} of {len(found)} games"
     result += f", {ties} tied." if ties else "."
-    paper = (
-        " In the paper it is ahead on 41 of 57, one tied; means 109.16 and 63.57, medians 8.99 and 3.45."
-        if suite.is_atari
-        else ""
-    )
+    paper = _PAPER_2B if suite.is_atari else ""
     return Drawing(
         f"{suite.key}_figure_2b",
         "Regression and random search (Figure 2b)",
@@ -59,10 +53,6 @@ def regression_or_search(suite: Suite) -> Drawing | None:
         ("game", "regression", "search"),
         [(name_of(game), one, other) for game, one, other in found],
     )
-
-
-def _score(suite: Suite, entry: Entry, game: str) -> float:
-    return suite.normalised(entry.mean(game), game)
 
 
 def _draw_pairs(found: list[tuple[str, float, float]], unit: str) -> Figure:
@@ -83,10 +73,8 @@ def _draw_pairs(found: list[tuple[str, float, float]], unit: str) -> Figure:
 
 def _rows(names: list[str]) -> tuple[Figure, Axes]:
     """An empty figure with a named row for each game."""
-    height = _ROW * len(names) + 0.8
-    figure = Figure(figsize=(style.WIDTH, height))
-    axes = figure.subplots()
-    figure.subplots_adjust(left=0.19, right=0.97, bottom=0.42 / height, top=1 - 0.28 / height)
+    height = _ROW * len(names) + 0.38
+    figure, (axes,) = new_figure(height, left=0.19, right=0.97, bottom=0.42, top=0.28)
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.set_yticks(range(len(names)), names, fontsize=6.5, color=style.INK)
     axes.tick_params(axis="y", length=0)
@@ -107,9 +95,7 @@ def _score_axis(axes: Axes, values: np.ndarray) -> None:
         axes.set_xlim(1.3 * low - 2, 1.3 * high)
     else:
         axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda x, _: f"{x:,.10g}".replace("-", "\N{MINUS SIGN}"))
-    )
+    axes.xaxis.set_major_formatter(plain_numbers())
 
 
 @dataclass(frozen=True)
@@ -137,8 +123,7 @@ class Match:
 
 def frames_of_dqn(suite: Suite) -> Drawing | None:
     """Figure 2c: frames that DQN needs for the score of VISR after 100k rewarded steps."""
-    by_name = {entry.key.name: entry for entry in suite.entries}
-    entry = by_name.get("GPI VISR @100k", by_name.get("VISR @100k"))
+    entry = suite.longest("GPI VISR @100k") or suite.longest("VISR @100k")
     if entry is None:
         return None
     found = [_match(suite, entry, game) for game in entry.scores]

@@ -73,52 +73,36 @@ class RunSummary:
         return f"{self.label}, {short_count(self.num_steps)}" if self.adapts else self.label
 
     @property
-    def is_finished(self) -> bool:
-        """Whether training reached the steps of its configuration."""
-        return self.steps_done >= self.num_steps
-
-    @property
     def has_score(self) -> bool:
-        """Whether tables include it: it is finished, not fine-tuned, and scored after its last step."""
-        if self.is_finetuned or not self.is_finished:
-            return False
-        if self.env == GRID:
-            return bool(self.evaluation)
-        return self.phase_two is not None and self.phase_two.num_steps >= self.num_steps
+        """Whether tables include it."""
+        return not self.why_left_out
 
     @property
-    def state(self) -> str:
-        """Why tables include it or leave it out."""
+    def why_left_out(self) -> str:
+        """Empty if it is finished, not fine-tuned, and scored after its last step."""
         if self.is_finetuned:
             return "fine-tuned on one reward, so it is not in these tables"
-        if not self.is_finished:
+        if self.steps_done < self.num_steps:
             return f"stopped at {self.steps_done:,} of {self.num_steps:,} steps"
-        if self.has_score:
-            return "finished"
+        if self.evaluation:
+            return ""
         if self.phase_two is None:
             return "trained, but not scored; `visr evaluate` scores it"
-        scored = self.phase_two.num_steps
-        return f"scored at step {scored:,} and trained further; `visr evaluate` scores it again"
+        if (scored := self.phase_two.num_steps) < self.num_steps:
+            return f"scored at step {scored:,} and trained further; `visr evaluate` scores it again"
+        return ""
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """A run that cannot be used, and why."""
-
-    name: str
-    sentence: str
-
-
-def read(root: Path) -> tuple[list[RunSummary], list[LeftOut]]:
-    """All runs below `root` by name, and those that are damaged."""
+def read(root: Path) -> tuple[list[RunSummary], dict[str, str]]:
+    """All runs below `root` in the order of their names; and why a run is damaged, by its name."""
     runs: list[RunSummary] = []
-    damaged: list[LeftOut] = []
+    damaged: dict[str, str] = {}
     for path in find(root):
         name = path.relative_to(root).as_posix()
         try:
             runs.append(_run(path, name))
         except UserError as error:
-            damaged.append(LeftOut(name, str(error).replace(f"{path}{os.sep}", "")))
+            damaged[name] = str(error).replace(f"{path}{os.sep}", "")
     return runs, damaged
 
 
@@ -135,9 +119,12 @@ def find(root: Path) -> Iterator[Path]:
 
 def _run(path: Path, name: str) -> RunSummary:
     run = RunDir(path)
-    config = _config(run.config_file)
-    try:
+    content = read_json(run.config_file)
+    try:  # few fields are needed, so runs of other versions can be read, too
+        config = content["config"]
         env, training, agent = config["env"], config["training"], config["agent"]
+        if content["format"] != FORMAT or not isinstance(env, str):
+            raise ValueError(f"it is not of format {FORMAT}, or its env is not a name")
         seed, num_steps = int(training["seed"]), int(training["num_steps"])
         frame_skip = int(config.get("atari", {}).get("frame_skip", 1))
         label = label_of(agent, num_steps)
@@ -163,17 +150,6 @@ def _run(path: Path, name: str) -> RunSummary:
         evaluation=evaluation,
         is_finetuned=run.is_finetuned,
     )
-
-
-def _config(path: Path) -> dict[str, Any]:
-    """The configuration as a dict: few fields are needed, so runs of other versions can be read, too."""
-    content = read_json(path)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise UserError(f"{path} is not a run's configuration in format {FORMAT}.")
-    config = content.get("config")
-    if not isinstance(config, dict) or not isinstance(config.get("env"), str):
-        raise UserError(f"{path} holds no configuration with an `env`; the run is damaged.")
-    return config
 
 
 def label_of(agent: dict[str, Any], num_steps: int) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from visr.config import ATARI
 from visr.paper.suite import published
-from visr.paper.suite.read import LeftOut, RunSummary, short_count
-from visr.storage.records.two_phase import UNTRAINED, Condition
+from visr.paper.suite.read import RunSummary, short_count
+from visr.storage.records.two_phase import Condition
 
 _EPISODES = 50  # with rewards, in the paper
 SEARCH = "env-search"
@@ -57,41 +57,33 @@ class Entry:
         """Seeds that played any game."""
         return {seed for of in self.scores.values() for seed in of}
 
+    def add(self, run: RunSummary, score: float) -> None:
+        """Add the score of a run's game and seed, unless there is one."""
+        self.scores.setdefault(run.env, {}).setdefault(run.seed, score)
+
     def mean(self, game: str) -> float:
         """Mean over seeds."""
         return float(np.mean(list(self.scores[game].values())))
 
 
-def collect(runs: Sequence[RunSummary]) -> tuple[list[Entry], list[LeftOut]]:
-    """All entries in the order of the table, and runs that repeat another run's agent, game and seed."""
+def collect(runs: Sequence[RunSummary]) -> tuple[list[Entry], dict[str, str]]:
+    """All entries in the order of the table; and by name, why a run that repeats another is not used."""
     entries: dict[Key, Entry] = {}
     origin: dict[tuple[Key, str, int], str] = {}
     repeated: dict[str, str] = {}
     for run in runs:
         for key, condition in _conditions(run):
             earlier = origin.setdefault((key, run.env, run.seed), run.name)
-            if earlier != run.name:
-                repeated[run.name] = earlier
-                continue
-            scores = entries.setdefault(key, Entry(key)).scores
-            scores.setdefault(run.env, {})[run.seed] = condition.mean
+            if earlier == run.name:
+                entries.setdefault(key, Entry(key)).add(run, condition.mean)
+            else:
+                words = f"has the same agent, steps, game and seed as {earlier}, which is used."
+                repeated[run.name] = words
     if not any(key.algorithm == RANDOM for key in entries):
-        entries |= _random_entry(runs)
-    left_out = [
-        LeftOut(name, f"has the same agent, steps, game and seed as {earlier}, which is used.")
-        for name, earlier in repeated.items()
-    ]
-    return [entries[key] for key in sorted(entries, key=_order)], left_out
-
-
-def _random_entry(runs: Iterable[RunSummary]) -> dict[Key, Entry]:
-    """The random policies that other runs were compared with, one score for each game and seed."""
-    entry = Entry(Key(RANDOM, "0", TOP, 0))
-    for run in runs:
-        for condition in run.phase_two.conditions if run.phase_two and run.has_score else ():
-            if condition.name == UNTRAINED:
-                entry.scores.setdefault(run.env, {}).setdefault(run.seed, condition.mean)
-    return {entry.key: entry} if entry.scores else {}
+        key = Key(RANDOM, "0", TOP, 0)
+        for run, score in _random_scores(run for run in runs if run.has_score):
+            entries.setdefault(key, Entry(key)).add(run, score)
+    return [entries[key] for key in sorted(entries, key=_order)], repeated
 
 
 def _conditions(run: RunSummary) -> list[tuple[Key, Condition]]:
@@ -148,8 +140,13 @@ def _order(key: Key) -> tuple[object, ...]:
 def random_scores(runs: Iterable[RunSummary]) -> dict[str, float]:
     """The mean score of random policies over all runs, by game."""
     found: dict[str, list[float]] = {}
-    for run in runs:
-        for condition in run.phase_two.conditions if run.phase_two else ():
-            if condition.name == UNTRAINED:
-                found.setdefault(run.env, []).append(condition.mean)
+    for run, score in _random_scores(runs):
+        found.setdefault(run.env, []).append(score)
     return {game: float(np.mean(scores)) for game, scores in found.items()}
+
+
+def _random_scores(runs: Iterable[RunSummary]) -> Iterator[tuple[RunSummary, float]]:
+    """The score of the random policy that each run was compared with."""
+    for run in runs:
+        if run.phase_two is not None and (played := run.phase_two.untrained) is not None:
+            yield run, played.mean

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.stats
@@ -28,10 +29,10 @@ HUMAN_LEVEL = 75.0
 
 @dataclass(frozen=True)
 class Interval:
-    """A confidence interval over seeds."""
+    """A confidence interval over seeds, of a number or of every point of a curve."""
 
-    low: float
-    high: float
+    low: Any
+    high: Any
 
 
 @dataclass(frozen=True)
@@ -98,16 +99,13 @@ def median(*games: Floats, axis: int = -1) -> Floats:
     return np.median([game.mean(axis=axis) for game in games], axis=0)
 
 
-def interval(per_game: PerGame, statistic: Statistic, seed: int = 0) -> Interval | None:
-    """The stratified bootstrap interval of a statistic; None if any game has only one seed."""
-    found = _bootstrap(per_game, statistic, REPLICATES, seed)
-    return None if found is None else Interval(float(found[0]), float(found[1]))
+def interval(
+    per_game: PerGame, statistic: Statistic, seed: int = 0, replicates: int = REPLICATES
+) -> Interval | None:
+    """Percentiles of a statistic over seeds drawn with replacement within each game.
 
-
-def _bootstrap(
-    per_game: PerGame, statistic: Statistic, replicates: int, seed: int = 0
-) -> tuple[Floats, Floats] | None:
-    """Percentiles of a statistic over seeds drawn with replacement within each game."""
+    None if any game has only one seed.
+    """
     if min(map(len, per_game)) < 2:
         return None
     found = scipy.stats.bootstrap(
@@ -119,7 +117,7 @@ def _bootstrap(
         method="percentile",
         random_state=np.random.default_rng(seed),  # pyright: ignore  # called rng since scipy 1.15
     ).confidence_interval
-    return found.low, found.high
+    return Interval(found.low, found.high)
 
 
 @dataclass(frozen=True)
@@ -133,11 +131,11 @@ class Improvement:
     @property
     def verdict(self) -> str:
         """Whether the interval lies above one half, below it, or around it."""
-        if self.interval is None:
-            return "not enough evidence"
-        if self.interval.low > 0.5:
+        if self.interval is not None and self.interval.low > 0.5:
             return "holds"
-        return "does not hold" if self.interval.high < 0.5 else "not enough evidence"
+        if self.interval is not None and self.interval.high < 0.5:
+            return "does not hold"
+        return "not enough evidence"
 
 
 def improvement(x: PerGame, y: PerGame) -> Improvement:
@@ -157,17 +155,23 @@ def _wins(*games: Floats, axis: int = -1) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Profile:
-    """The share of runs above each threshold, averaged over games, with its interval if there is one."""
+class Curve:
+    """y over x, nan where it is not known, with an interval around each point if there is one."""
 
-    thresholds: Floats
-    share: Floats
-    low: Floats | None
-    high: Floats | None
+    x: Floats
+    y: Floats
+    interval: Interval | None = None
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """x, y and the interval of each known point."""
+        empty = [""] * len(self.x)
+        low, high = (self.interval.low, self.interval.high) if self.interval else (empty, empty)
+        points = zip(self.x, self.y, low, high, strict=True)
+        return [point for point in points if np.isfinite(point[1])]
 
 
-def profile(per_game: PerGame, thresholds: Floats) -> Profile:
-    """The performance profile P(score > threshold)."""
+def profile(per_game: PerGame, thresholds: Floats) -> Curve:
+    """The performance profile P(score > threshold): the share of runs, averaged over games."""
 
     def share(*games: Floats, axis: int = -1) -> Floats:
         """[..., seeds] of each game -> [thresholds, ...]"""
@@ -176,5 +180,4 @@ def profile(per_game: PerGame, thresholds: Floats) -> Profile:
         ]
         return np.mean(above, axis=0)
 
-    low, high = _bootstrap(per_game, share, replicates=500) or (None, None)
-    return Profile(thresholds, share(*per_game), low, high)
+    return Curve(thresholds, share(*per_game), interval(per_game, share, replicates=500))

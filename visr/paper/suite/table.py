@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from visr.storage.tables import csv_text
 
 DASH = "–"
 _LATEX = {
@@ -27,6 +28,7 @@ class TableRow:
     bold: frozenset[int] = frozenset()
     """Indices of bold cells."""
 
+    @property
     def typeset(self) -> list[str]:
         """The cells with a true minus sign in front of negative numbers."""
         return [re.sub(r"(^|[\[ ])-(?=\d)", "\\1−", cell) for cell in self.cells]
@@ -47,68 +49,26 @@ class Table:
     text_columns: frozenset[int] = frozenset({0})
     """Indices of the columns with text, which are left-aligned."""
 
-    def files(self) -> dict[str, str]:
-        """The table in each format, by file name."""
-        return {
-            f"{self.name}.md": self.markdown(),
-            f"{self.name}.csv": self.csv(),
-            f"{self.name}.tex": self.latex(),
-        }
-
+    @property
     def flat_columns(self) -> list[str]:
         """Column names, each with the title of its group."""
-        groups = [title for title, size in self.groups for _ in range(size)]
-        others = self.columns[1:]
-        if groups:
-            others = tuple(f"{g}: {c}" for g, c in zip(groups, others, strict=True))
-        return [self.columns[0], *others]
+        prefixes = [f"{title}: " for title, size in self.groups for _ in range(size)]
+        prefixes = ["", *(prefixes or [""] * (len(self.columns) - 1))]
+        return [f"{p}{column}" for p, column in zip(prefixes, self.columns, strict=True)]
 
+    @property
     def group_starts(self) -> list[int]:
         """Indices of the first column of each group."""
         return [1 + sum(size for _, size in self.groups[:i]) for i in range(len(self.groups))]
 
-    def csv(self) -> str:
-        """Comma-separated values; a dash is an empty cell."""
-        content = io.StringIO()
-        writer = csv.writer(content, lineterminator="\n")
-        writer.writerow(self.flat_columns())
-        writer.writerows([("" if c == DASH else c) for c in row.cells] for row in self.rows)
-        return content.getvalue()
-
-    def markdown(self) -> str:
-        """A pipe table with its title and caption."""
-        places = range(len(self.columns))
-        lines = [f"**{_piped(self.title)}**", "", _line(map(_piped, self.flat_columns()))]
-        lines.append(_line("---" if i in self.text_columns else "---:" for i in places))
-        for row in self.rows:
-            cells = map(_piped, row.typeset())
-            lines.append(_line(f"**{c}**" if i in row.bold else c for i, c in enumerate(cells)))
-        return "\n".join([*lines, "", _piped(self.caption), ""])
-
-    def latex(self) -> str:
-        """A table environment; it needs the packages booktabs and graphicx."""
-        lines = [r"\begin{table}", rf"  \caption{{{_tex(f'{self.title}. {self.caption}')}}}"]
-        lines += [r"  \centering", r"  \resizebox{\linewidth}{!}{%"]
-        places = range(len(self.columns))
-        sides = "".join("l" if i in self.text_columns else "r" for i in places)
-        lines += [rf"  \begin{{tabular}}{{{sides}}}", r"    \toprule", *self._latex_groups()]
-        lines.append(f"    {' & '.join(map(_tex, self.columns))} \\\\")
-        for number, row in enumerate(self.rows):
-            if row.begins_section or number == 0:
-                lines.append(r"    \midrule")
-            cells = map(_tex, row.typeset())
-            cells = [rf"\textbf{{{c}}}" if i in row.bold else c for i, c in enumerate(cells)]
-            lines.append(f"    {' & '.join(cells)} \\\\")
-        lines += [r"    \bottomrule", r"  \end{tabular}}", r"\end{table}", ""]
-        return "\n".join(lines)
-
-    def _latex_groups(self) -> list[str]:
-        if not self.groups:
-            return []
-        spans = [rf"\multicolumn{{{size}}}{{c}}{{{_tex(title)}}}" for title, size in self.groups]
-        ends = zip(self.group_starts(), self.groups, strict=True)
-        rules = [rf"\cmidrule(lr){{{start + 1}-{start + size}}}" for start, (_, size) in ends]
-        return [f"    & {' & '.join(spans)} \\\\", f"    {''.join(rules)}"]
+    def files(self) -> dict[str, str]:
+        """The table in each format, by file name; LaTeX needs the packages booktabs and graphicx."""
+        cells = [["" if c == DASH else c for c in row.cells] for row in self.rows]
+        return {
+            f"{self.name}.md": _TEMPLATES.get_template("table.md").render(table=self),
+            f"{self.name}.csv": csv_text([self.flat_columns, *cells]),
+            f"{self.name}.tex": _TEMPLATES.get_template("table.tex").render(table=self),
+        }
 
 
 def fixed(x: float, digits: int = 2) -> str:
@@ -117,13 +77,25 @@ def fixed(x: float, digits: int = 2) -> str:
     return shown.removeprefix("-") if float(shown) == 0 else shown
 
 
-def _piped(words: str) -> str:
+def _pipes(words: str) -> str:
     return " ".join(words.split()).replace("|", "\\|")
-
-
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _tex(words: str) -> str:
     return "".join(_LATEX.get(c, c if c.isascii() and c.isprintable() else "?") for c in words)
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("visr.paper.suite"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    # LaTeX uses the usual delimiters itself
+    block_start_string="<%",
+    block_end_string="%>",
+    variable_start_string="<<",
+    variable_end_string=">>",
+)
+_TEMPLATES.filters |= {"pipes": _pipes, "tex": _tex}
+_TEMPLATES.globals["zip"] = zip
