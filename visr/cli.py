@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from visr.errors import UserError, one_line
+from visr.errors import UserError, did_you_mean, one_line
 from visr.training.progress import Stopped
 
 VERBS = {
@@ -108,10 +108,7 @@ def _run(args: list[str]) -> int:
         return 0
     verb, rest = args[0], args[1:]
     if verb not in VERBS:
-        import difflib
-
-        near = difflib.get_close_matches(verb, VERBS, n=1)
-        hint = f"did you mean `visr {near[0]}`?" if near else "`visr --help` lists the commands."
+        hint = did_you_mean(verb, VERBS, "`visr --help` lists the commands.", "`visr {}`")
         raise UserError(f"There is no command `{verb}`; {hint}")
     try:
         return _load(verb)(rest)

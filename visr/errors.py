@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -21,6 +21,14 @@ def short_repr(value: Any, most: int = 60) -> str:
     except ValueError:  # Python prints no number of more than 4,300 digits
         return "a number of thousands of digits"
     return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str, form: str = "{}") -> str:
+    """A question that names the nearest of the known names, or `otherwise` if none is near."""
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean {form.format(near[0])}?" if near else otherwise
 
 
 def one_line(text: str, most: int = 1_000) -> str:

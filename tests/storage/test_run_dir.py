@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from visr import cli
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.storage.files import write_bytes, write_json
+from visr.storage.files import read_json, write_bytes, write_json
 from visr.storage.run_dir import RunDir, evaluation_of
 
 
@@ -64,3 +65,21 @@ def test_an_evaluation_is_stored_beside_its_task_and_is_not_listed_as_a_task(tmp
     write_json(evaluation_of(task), {})
     assert evaluation_of(task) == tmp_path / "tasks" / "boxes-7.evaluation.json"
     assert run.task_files() == [task]
+
+
+@pytest.mark.parametrize(("setting", "choice"), [("objective", "inverse"), ("bonus", "forward")])
+def test_a_run_with_a_retired_choice_can_be_reported_and_nothing_else(
+    setting: str, choice: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run = RunDir.create(tmp_path / "run", RunConfig(env="Taxi-v4"))
+    content = read_json(run.config_file)
+    content["config"]["agent"][setting] = choice
+    write_json(run.config_file, content)
+    assert cli.main(["report", str(run.path)]) == 0
+    assert (run.report / "index.html").is_file()
+    capsys.readouterr()
+    for command in (["evaluate", str(run.path)], ["pretrain", "--resume", str(run.path)]):
+        assert cli.main(command) == 2
+        said = capsys.readouterr().err
+        assert f"{setting} = {choice!r} was removed from visr" in said
+        assert said.count("\n") == 1

@@ -14,7 +14,6 @@ import tyro
 from visr.commands import options, output
 from visr.config import (
     GRID,
-    RESOURCES,
     SECTIONS,
     ClusterConfig,
     RunConfig,
@@ -43,7 +42,8 @@ class Options(RunConfig):
     json: options.Json = False
 
 
-_HARMLESS = ("num_processes", "unroll_timeout", *RESOURCES)
+_RESOURCES = ("cpus_per_actor", "gpus_per_actor", "cpus_per_learner", "gpus_per_learner")
+_HARMLESS = ("num_processes", "unroll_timeout", *_RESOURCES)
 """Settings that may differ when a run is resumed, because they do not change its result."""
 
 

@@ -1,17 +1,18 @@
 """The settings of a run: fields with bounds, checks, presets."""
 
-from visr.config.bounds import Bound
-from visr.config.check import check_env, check_value, largest_group, trainable, validated
+# ruff: noqa: F401
+
+from visr.config.check import check_env, check_value, trainable, validated
 from visr.config.fields import (
     ATARI,
     BASELINES,
     GRID,
     MINATAR,
-    RESOURCES,
     SECTIONS,
     AgentConfig,
     Algorithm,
     AtariConfig,
+    Bound,
     ClusterConfig,
     FinetuneConfig,
     GridConfig,
@@ -21,41 +22,4 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
-from visr.config.load import (
-    field_names,
-    finetune_settings,
-    from_dict,
-    replace,
-    to_dict,
-)
-
-__all__ = [
-    "ATARI",
-    "BASELINES",
-    "GRID",
-    "MINATAR",
-    "RESOURCES",
-    "SECTIONS",
-    "AgentConfig",
-    "Algorithm",
-    "AtariConfig",
-    "Bound",
-    "ClusterConfig",
-    "FinetuneConfig",
-    "GridConfig",
-    "GymConfig",
-    "InferenceConfig",
-    "MinAtarConfig",
-    "RunConfig",
-    "TrainingConfig",
-    "check_env",
-    "check_value",
-    "field_names",
-    "finetune_settings",
-    "from_dict",
-    "largest_group",
-    "replace",
-    "to_dict",
-    "trainable",
-    "validated",
-]
+from visr.config.load import field_names, finetune_settings, from_dict, replace, to_dict

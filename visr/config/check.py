@@ -10,12 +10,13 @@ import re
 import typing
 from typing import Any, Literal
 
-from visr.config.bounds import FRACTION, LARGEST_SIZE, Bound
 from visr.config.fields import (
     BASELINES,
     GRID,
+    LARGEST_SIZE,
     SECTIONS,
     AgentConfig,
+    Bound,
     ClusterConfig,
     FinetuneConfig,
     RunConfig,
@@ -33,10 +34,9 @@ def validated(config: RunConfig) -> RunConfig:
     """`config` itself, or a UserError that names the first setting that is not allowed."""
     check_env(config.env)
     for section in SECTIONS:
-        check_fields(getattr(config, section))
-    _check_training(config)
-    _check_objective(config.agent)
-    _check_task_steps(config.agent, config.training)
+        _check_fields(getattr(config, section))
+    _check_batches(config.agent, config.training)
+    _check_agent(config.agent)
     _check_sizes(config)
     _check_groups(config.training)
     _check_cluster(config.cluster, config.training)
@@ -70,13 +70,6 @@ def check_env(env: Any) -> None:
         )
 
 
-def check_fields(section: Any) -> None:
-    """Every field of a dataclass: its type, then its bound."""
-    hints = _type_hints(type(section))
-    for field in dataclasses.fields(section):
-        _check_value(field.name, getattr(section, field.name), hints[field.name])
-
-
 def check_value(name: str, value: Any) -> None:
     """A value for the setting of that name, before it is used without a configuration."""
     for section in SECTIONS:
@@ -85,50 +78,10 @@ def check_value(name: str, value: Any) -> None:
             _check_value(name, value, hints[name])
 
 
-def _check_value(name: str, value: Any, hint: Any) -> None:
-    if typing.get_origin(hint) is Literal:
-        choices = typing.get_args(hint)
-        if value not in choices:
-            listed = ", ".join(map(str, choices))
-            raise UserError(
-                f"{name} = {short_repr(value)} is not a choice; it can be one of {listed}."
-            )
-    elif typing.get_origin(hint) is tuple:
-        is_sizes = isinstance(value, tuple) and len(value) > 0
-        if not is_sizes or not all(type(v) is int and 1 <= v <= LARGEST_SIZE for v in value):
-            raise UserError(
-                f"{name} = {short_repr(value)} must be one or more whole numbers from 1 to {LARGEST_SIZE:,}."
-            )
-    elif hint is str:
-        if not isinstance(value, str):
-            raise UserError(f"{name} = {short_repr(value)} must be a word.")
-    elif hint is bool:
-        if type(value) is not bool:
-            raise UserError(f"{name} = {short_repr(value)} must be true or false.")
-    else:
-        kind, bound = typing.get_args(hint)
-        _check_number(name, value, kind, bound)
-
-
-def _check_number(name: str, value: Any, kind: type, bound: Bound) -> None:
-    is_number = type(value) is int or (kind is float and isinstance(value, float))
-    if not is_number or not abs(value) < math.inf:
-        words = "a whole number" if kind is int else "a finite number"
-        raise UserError(f"{name} = {short_repr(value)} must be {words}.")
-    if bound == FRACTION and not bound.contains(value):
-        raise UserError(f"{name} = {short_repr(value)} must lie between 0 and 1.")
-    if value > bound.high:
-        raise UserError(
-            f"{name} = {short_repr(value)} is too large; it must be at most {bound.high:,}."
-        )
-    if bound.is_open and value <= bound.low:
-        raise UserError(f"{name} = {short_repr(value)} must be greater than {bound.low:g}.")
-    if value < bound.low:
-        raise UserError(
-            f"{name} = {short_repr(value)} is too small; it must be at least {bound.low:g}."
-        )
-    if name == "gamma" and value == 1:
-        raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")
+def _check_fields(section: Any) -> None:
+    hints = _type_hints(type(section))
+    for field in dataclasses.fields(section):
+        _check_value(field.name, getattr(section, field.name), hints[field.name])
 
 
 @functools.cache
@@ -136,88 +89,80 @@ def _type_hints(kind: type) -> dict[str, Any]:
     return typing.get_type_hints(kind, include_extras=True)
 
 
+def _check_value(name: str, value: Any, hint: Any) -> None:
+    if problem := _problem(value, hint):
+        raise UserError(f"{name} = {short_repr(value)} {problem}.")
+    if name == "gamma" and value == 1:
+        raise UserError("gamma = 1 makes the sum of features endless here; use 0.99 or less.")
+
+
+def _problem(value: Any, hint: Any) -> str | None:
+    """What is wrong with a value of that type, to follow `name = value`."""
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        listed = ", ".join(choices)
+        return None if value in choices else f"is not a choice; it can be one of {listed}"
+    if typing.get_origin(hint) is tuple:
+        is_list = isinstance(value, tuple) and len(value) > 0
+        if is_list and all(type(v) is int and 1 <= v <= LARGEST_SIZE for v in value):
+            return None
+        return f"must be one or more whole numbers from 1 to {LARGEST_SIZE:,}"
+    if hint is str:
+        return None if isinstance(value, str) else "must be a word"
+    if hint is bool:
+        return None if type(value) is bool else "must be true or false"
+    return _problem_of_number(value, *typing.get_args(hint))
+
+
+def _problem_of_number(value: Any, kind: type, bound: Bound) -> str | None:
+    is_number = type(value) is int or (kind is float and isinstance(value, float))
+    if not is_number or not abs(value) < math.inf:
+        return f"must be a {'whole' if kind is int else 'finite'} number"
+    if bound.contains(value):
+        return None
+    if bound == Bound(0, 1):
+        return "must lie between 0 and 1"
+    if value > bound.high:
+        return f"is too large; it must be at most {bound.high:,}"
+    if bound.is_open:
+        return f"must be greater than {bound.low:g}"
+    return f"is too small; it must be at least {bound.low:g}"
+
+
 # ------------------------------------------------------------------- settings with each other
 
 
-def _check_training(config: RunConfig) -> None:
-    training = config.training
-    if training.num_processes > training.num_actor_groups:
+def _check_batches(agent: AgentConfig, training: TrainingConfig) -> None:
+    processes, groups = training.num_processes, training.num_actor_groups
+    if processes > groups:
         raise UserError(
-            f"num_processes = {training.num_processes} is more than num_actor_groups = "
-            f"{training.num_actor_groups}; every process acts for a group, so raise --num-actor-groups too."
+            f"num_processes = {processes} is more than num_actor_groups = {groups}; every process acts "
+            "for a group, so raise --num-actor-groups too."
         )
-    if training.micro_batch and (whole := _needs_whole_batches(config.agent)):
-        raise UserError(
-            f"micro_batch = {training.micro_batch} does not go with {whole}, which looks at the whole "
-            "batch at once; use --micro-batch 0."
-        )
-
-
-def _check_groups(training: TrainingConfig) -> None:
-    if training.num_rewarded_envs >= training.num_envs:
-        raise UserError(
-            f"num_rewarded_envs = {training.num_rewarded_envs} leaves none of num_envs = "
-            f"{training.num_envs} to pre-train in; give fewer of them."
-        )
-    if training.num_actor_groups > (left := training.num_envs - training.num_rewarded_envs):
-        raise UserError(
-            f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
-            f"{left}; every group needs an environment, so give at most that many groups."
-        )
-
-
-def _check_sizes(config: RunConfig) -> None:
-    """Products of sizes, before anything is allocated: the configuration may be hostile."""
-    grid = config.grid
-    if config.is_grid and grid.height * grid.width > _MOST_CELLS:
-        raise UserError(
-            f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
-            f"{_MOST_CELLS:,}."
-        )
-    for what, product in _products(config).items():
-        if product > _MOST_NUMBERS:
-            raise UserError(
-                f"{what} would take {product:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) are "
-                "sensible, so choose smaller."
-            )
-
-
-def _products(config: RunConfig) -> dict[str, int]:
-    """The sizes of the largest arrays, by the settings that decide them."""
-    agent, training, grid = config.agent, config.training, config.grid
-    states = grid.height * grid.width if config.is_grid else 1
-    d, envs, batch = agent.num_features, training.num_envs, training.batch_size
-    layers = itertools.pairwise((states, *agent.hidden_sizes, d))
-    hidden, length = short_repr(agent.hidden_sizes), training.unroll_length
-    return {
-        f"hidden_sizes = {hidden} between {states:,} states and {d:,} features": max(
-            a * b for a, b in layers
-        ),
-        f"num_features = {d}": d * d,  # reward regression
-        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
-        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
-        f"num_skills = {agent.num_skills}": agent.num_skills * max(agent.hidden_sizes),
-        f"unroll_length = {length} with num_envs = {envs} and batch_size = {batch}": (
-            (length + 1) * max(batch, envs)
-        ),
-        f"gpi_samples = {agent.gpi_samples} with num_envs = {envs} and {d:,} features": (
-            agent.gpi_samples * envs * d
-        ),
-    }
-
-
-def _needs_whole_batches(agent: AgentConfig) -> str | None:
-    """The setting, if any, whose loss needs all of a batch at once."""
-    needing = {
+    needs_whole_batches = {
         "centred_features": agent.centred_features,
         "objective = 'laplacian'": agent.objective == "laplacian",
         "bonus = 'particles'": agent.bonus == "particles",
         "task_distribution = 'visited'": agent.task_distribution == "visited",
     }
-    return next((setting for setting, is_set in needing.items() if is_set), None)
+    for setting, is_set in needs_whole_batches.items():
+        if is_set and training.micro_batch:
+            raise UserError(
+                f"micro_batch = {training.micro_batch} does not go with {setting}, which looks at the "
+                "whole batch at once; use --micro-batch 0."
+            )
+    steps, length = agent.task_steps, training.unroll_length
+    if steps and agent.task_distribution == "uniform":
+        raise UserError(
+            f"task_steps = {steps} says how long visited tasks last; add --task-distribution visited."
+        )
+    if steps and length % steps:
+        raise UserError(
+            f"task_steps = {steps} does not divide unroll_length = {length} evenly; give a divisor of it."
+        )
 
 
-def _check_objective(agent: AgentConfig) -> None:
+def _check_agent(agent: AgentConfig) -> None:
     if agent.objective != "visr" and agent.features == "random":
         raise UserError(
             f"objective = {agent.objective!r} trains phi and features = 'random' forbids it; leave out one."
@@ -234,15 +179,48 @@ def _check_objective(agent: AgentConfig) -> None:
         )
 
 
-def _check_task_steps(agent: AgentConfig, training: TrainingConfig) -> None:
-    steps, length = agent.task_steps, training.unroll_length
-    if steps and agent.task_distribution == "uniform":
+def _check_sizes(config: RunConfig) -> None:
+    """Products of sizes, before anything is allocated: the configuration may be hostile."""
+    agent, training, grid = config.agent, config.training, config.grid
+    if config.is_grid and grid.height * grid.width > _MOST_CELLS:
         raise UserError(
-            f"task_steps = {steps} says how long visited tasks last; add --task-distribution visited."
+            f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
+            f"{_MOST_CELLS:,}."
         )
-    if steps and length % steps:
+    states = grid.height * grid.width if config.is_grid else 1
+    d, envs, batch = agent.num_features, training.num_envs, training.batch_size
+    hidden, length, samples = agent.hidden_sizes, training.unroll_length, agent.gpi_samples
+    between = f"between {states:,} states and {d:,} features"
+    largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
+    array_sizes = {
+        f"hidden_sizes = {short_repr(hidden)} {between}": largest_layer,
+        f"num_features = {d}": d * d,  # reward regression
+        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
+        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
+        f"num_skills = {agent.num_skills}": agent.num_skills * max(hidden),
+        f"unroll_length = {length} with num_envs = {envs} and batch_size = {batch}": (length + 1)
+        * max(batch, envs),
+        f"gpi_samples = {samples} with num_envs = {envs} and {d:,} features": samples * envs * d,
+    }
+    for settings, size in array_sizes.items():
+        if size > _MOST_NUMBERS:
+            raise UserError(
+                f"{settings} would take {size:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) "
+                "are sensible, so choose smaller."
+            )
+
+
+def _check_groups(training: TrainingConfig) -> None:
+    num_envs, num_rewarded = training.num_envs, training.num_rewarded_envs
+    if num_rewarded >= num_envs:
         raise UserError(
-            f"task_steps = {steps} does not divide unroll_length = {length} evenly; give a divisor of it."
+            f"num_rewarded_envs = {num_rewarded} leaves none of num_envs = {num_envs} to pre-train in; "
+            "give fewer of them."
+        )
+    if training.num_actor_groups > num_envs - num_rewarded:
+        raise UserError(
+            f"num_actor_groups = {training.num_actor_groups} is more than num_envs = "
+            f"{num_envs - num_rewarded}; every group needs an environment, so give at most that many groups."
         )
 
 
@@ -260,25 +238,19 @@ def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
             f"give --max-staleness {every} or more."
         )
     most = (stale - every + 1) * size
-    if stale and (largest := largest_group(training)) > most:
+    num_envs = training.num_envs - training.num_rewarded_envs
+    largest_group = math.ceil(num_envs / training.num_actor_groups)
+    if stale and largest_group > most:
         raise UserError(
-            f"max_staleness = {stale} is too small for {largest} environments per actor, of which at most "
-            f"{most} could act at a time; raise it, or --num-actor-groups."
+            f"max_staleness = {stale} is too small for {largest_group} environments per actor, of which at "
+            f"most {most} could act at a time; raise it, or --num-actor-groups."
         )
-
-
-def largest_group(training: TrainingConfig) -> int:
-    """Number of environments in the largest group."""
-    return math.ceil((training.num_envs - training.num_rewarded_envs) / training.num_actor_groups)
-
-
-# ------------------------------------------------------------------------------- fine-tuning
 
 
 def check_finetuning(settings: FinetuneConfig) -> None:
     """Settings of fine-tuning: each one, then together."""
-    check_fields(settings)
-    is_free = settings.free_steps > 0
+    _check_fields(settings)
+    is_new, is_free = settings.from_scratch, settings.free_steps > 0
     if settings.sweep_steps > (settings.num_steps if is_free else settings.num_steps - 1):
         raise UserError(
             f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
@@ -289,22 +261,18 @@ def check_finetuning(settings: FinetuneConfig) -> None:
             f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}; give "
             "more."
         )
-    for name, where in _without_effect(settings).items():
+    without_effect = {
+        "free_epsilon": (not is_free, "without free_steps"),
+        "free_share": (not is_free, "without free_steps"),
+        "free_updates": (not is_free, "without free_steps"),
+        "sweep_steps": (is_new and not is_free, "with from_scratch and no free_steps"),
+        "exploration_steps": (
+            not is_new or is_free,
+            "unless from_scratch is set and free_steps is 0",
+        ),
+        "gpi_steps": (is_new or is_free, "with from_scratch or free_steps"),
+    }
+    for name, (does_nothing, where) in without_effect.items():
         value = getattr(settings, name)
-        if value != getattr(FinetuneConfig, name):
+        if does_nothing and value != getattr(FinetuneConfig, name):
             raise UserError(f"{name} = {value} does nothing {where}; leave it out.")
-
-
-def _without_effect(settings: FinetuneConfig) -> dict[str, str]:
-    """Settings that have no effect beside the others, and why."""
-    is_new, is_free = settings.from_scratch, settings.free_steps > 0
-    found: dict[str, str] = {}
-    if not is_free:
-        found |= dict.fromkeys(("free_epsilon", "free_share", "free_updates"), "without free_steps")
-    if is_new and not is_free:
-        found["sweep_steps"] = "with from_scratch and no free_steps"
-    else:
-        found["exploration_steps"] = "unless from_scratch is set and free_steps is 0"
-    if is_new or is_free:
-        found["gpi_steps"] = "with from_scratch or free_steps"
-    return found

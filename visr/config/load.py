@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 from visr.config import check
-from visr.config.fields import SECTIONS, FinetuneConfig, RunConfig
-from visr.errors import UserError
+from visr.config.fields import SECTIONS, AgentConfig, FinetuneConfig, RunConfig
+from visr.errors import UserError, did_you_mean
 
 RETIRED = {"objective": "inverse", "bonus": "forward"}
-"""Choices that older versions had."""
+"""Choices that older versions had; a report shows such runs, and everything else refuses them."""
 
 
 def field_names() -> dict[str, str]:
     """Every setting and the section it belongs to; names are unique across sections."""
-    names, default = {"env": ""}, RunConfig()
-    for section in SECTIONS:
-        names |= {f.name: section for f in dataclasses.fields(getattr(default, section))}
-    return names
+    default = RunConfig()
+    sections = {name: dataclasses.fields(getattr(default, name)) for name in SECTIONS}
+    return {"env": ""} | {f.name: name for name, fields in sections.items() for f in fields}
 
 
 def replace(config: RunConfig, **fields: Any) -> RunConfig:
@@ -53,10 +51,11 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def from_dict(data: Any) -> RunConfig:
+def from_dict(data: Any, allow_retired: bool = False) -> RunConfig:
     """The inverse of `to_dict` for untrusted content: unknown or wrong fields are a UserError.
 
     A missing field did not exist yet when the run was made; its default is what was done then.
+    `allow_retired` accepts choices of older versions, which no agent of this version can be made from.
     """
     if not isinstance(data, dict) or not isinstance(data.get("env"), str):
         raise UserError("The configuration is not an object with an `env`; the run is damaged.")
@@ -69,7 +68,16 @@ def from_dict(data: Any) -> RunConfig:
     sections = {
         name: _section(name, type(getattr(default, name)), data.get(name, {})) for name in SECTIONS
     }
-    return check.validated(RunConfig(env=data["env"], **sections))
+    config = RunConfig(env=data["env"], **sections)
+    retired = [name for name, choice in RETIRED.items() if getattr(config.agent, name) == choice]
+    if retired and not allow_retired:
+        raise UserError(
+            f"{retired[0]} = {RETIRED[retired[0]]!r} was removed from visr; use the version that wrote it, "
+            "or train again."
+        )
+    current = {name: getattr(AgentConfig, name) for name in retired}
+    check.validated(dataclasses.replace(config, agent=dataclasses.replace(config.agent, **current)))
+    return config
 
 
 def _section(name: str, kind: type, values: Any) -> Any:
@@ -80,16 +88,9 @@ def _section(name: str, kind: type, values: Any) -> Any:
             f"The configuration's section `{name}` does not fit this version of visr "
             f"(see {', '.join(odd)}); use the version that wrote it, or train again."
         )
-    for setting, choice in RETIRED.items():
-        if values.get(setting) == choice:
-            raise UserError(
-                f"{setting} = {choice!r} was removed from visr; use the version that wrote it, or train "
-                "again."
-            )
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
 def _unknown_field(name: str, known: Iterable[str], verb: str = "pretrain") -> str:
-    near = difflib.get_close_matches(name, list(known), n=1)
-    hint = f"did you mean `{near[0]}`?" if near else f"`visr {verb} --help` lists the fields."
+    hint = did_you_mean(name, known, f"`visr {verb} --help` lists the fields.", "`{}`")
     return f"There is no field `{name}`; {hint}"

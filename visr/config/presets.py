@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
-
 from visr import config as configuration
 from visr.config import ATARI, GRID, MINATAR, RunConfig
-from visr.errors import UserError, short_repr
+from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
 # from the authors' notebook; the rest are our choices (docs/deviations.md).
@@ -160,8 +158,7 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
 def get(name: str) -> RunConfig:
     """The configuration of that name."""
     if not isinstance(name, str) or name not in PRESETS:
-        near = difflib.get_close_matches(str(name), PRESETS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(PRESETS)}."
+        hint = did_you_mean(str(name), PRESETS, f"there are {', '.join(PRESETS)}.")
         raise UserError(f"There is no preset {short_repr(name)}; {hint}")
     return configuration.replace(RunConfig(), **PRESETS[name][1])
 

@@ -99,7 +99,7 @@ class RunData:
 
 def run_data(path: Path) -> RunData:
     """Read the run at `path`; a damaged file is a UserError."""
-    run = RunDir.open(path)
+    run = RunDir.open(path, allow_retired=True)
     config = run.config()
     is_grid = config.is_grid
     data = RunData(

@@ -6,13 +6,12 @@ pretrained/NAME.safetensors     phi.* and psi.*, at most 2 MB
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from visr.config import RunConfig
-from visr.errors import UserError
+from visr.errors import UserError, did_you_mean
 from visr.storage import checksums, schema
 from visr.storage.files import read_json, write_json, write_tensors
 
@@ -66,8 +65,7 @@ def card(name: str) -> Card:
     """The card of that model; the name may begin with `pretrained:`."""
     name = name.removeprefix(PREFIX)
     if name not in names():
-        near = difflib.get_close_matches(name, names(), n=1)
-        hint = f"did you mean {PREFIX}{near[0]}?" if near else "`visr list models` names them."
+        hint = did_you_mean(name, names(), "`visr list models` names them.", f"{PREFIX}{{}}")
         raise UserError(f"There is no pre-trained model {name!r}; {hint}")
     path = PLACE / f"{name}.json"
     content = read_json(path)

@@ -43,8 +43,8 @@ FORMAT = 1
 class RunDir:
     """Paths and files of one run."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, allow_retired: bool = False) -> None:
+        self.path, self._allow_retired = Path(path), allow_retired
         self.config_file = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
         self.timing = self.path / "timing.csv"
@@ -135,9 +135,9 @@ class RunDir:
             self.path.rmdir()
 
     @classmethod
-    def open(cls, path: str | Path) -> RunDir:
-        """An existing run; its configuration is checked."""
-        run = cls(path)
+    def open(cls, path: str | Path, allow_retired: bool = False) -> RunDir:
+        """An existing run; its configuration is checked, and may hold retired choices if allowed."""
+        run = cls(path, allow_retired)
         with reading(run.path):
             is_directory, has_config = run.path.is_dir(), run.config_file.is_file()
         if not is_directory:
@@ -172,7 +172,7 @@ class RunDir:
                 f"format {FORMAT}; use the version of visr that wrote it."
             )
         try:
-            return configuration.from_dict(content.get("config"))
+            return configuration.from_dict(content.get("config"), self._allow_retired)
         except UserError as error:
             raise UserError(f"{self.config_file}: {error}") from None
 

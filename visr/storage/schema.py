@@ -115,7 +115,7 @@ def _simple(value: Any, kind: Any, bound: Bound, name: str) -> Any:
         return value
     if not _is_number(value, kind) or not bound.contains(value):
         words = "a whole number" if kind is int else "a finite number"
-        raise ValueError(f"{name} is not {words}{bound.words()}")
+        raise ValueError(f"{name} is not {words}{_words(bound)}")
     return kind(value)
 
 
@@ -129,7 +129,7 @@ def _array(value: Any, hint: Any, bound: Bound, is_null_inf: bool, name: str) ->
 
     if not isinstance(value, list) or not value or not all(map(fits, value)):
         words = "whole" if kind is int else "finite"
-        raise ValueError(f"{name} is not a list of {words} numbers{bound.words()}")
+        raise ValueError(f"{name} is not a list of {words} numbers{_words(bound)}")
     return np.asarray([math.inf if x is None else x for x in value], dtype=dtype)
 
 
@@ -148,7 +148,16 @@ def _list(value: Any, bound: Bound, name: str) -> list[Any]:
 
 def _check_length(value: str | list[Any], bound: Bound, name: str) -> None:
     if not bound.contains(len(value)):
-        raise ValueError(f"the length of {name} is not a number{bound.words()}")
+        raise ValueError(f"the length of {name} is not a number{_words(bound)}")
+
+
+def _words(bound: Bound) -> str:
+    """A bound in words, to follow "is not a number"."""
+    if bound.high == math.inf:
+        return "" if bound.low == -math.inf else f" of at least {bound.low:g}"
+    if bound.low in (-math.inf, -bound.high):
+        return f" of at most {bound.high:g}"
+    return f" from {bound.low:g} to {bound.high:g}"
 
 
 def _is_number(value: Any, kind: type) -> bool:
