@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +58,8 @@ class Section:
     key: str
     title: str
     words: str
-    tables: tuple[Table, ...]
-    more_tables: tuple[Table, ...]
-    """Shown on a click."""
-    figures: tuple[Drawing, ...]
+    tables: list[Table]
+    figures: list[Drawing]
     pictures: tuple[Picture, ...] = ()
     """Figures without a heading and without CSV."""
 
@@ -103,30 +100,28 @@ def write(root: Path, out: Path | None = None) -> dict[str, Any]:
 
 
 def _section(suite: Suite) -> Section:
-    robust = tables.robust(suite)
-    shown = [tables.table_1(suite)] if suite.is_normalised else []
-    shown += robust[-1:]  # of the largest set of games
-    shown += claims.tables(suite)
-    more = [tables.appendix(suite)] if suite.is_normalised else []
-    more += robust[:-1]
+    *smaller, largest = tables.robust(suite) or [None]
     by_game = tables.game_scores(suite)
-    if by_game is not None:
-        (more if suite.is_normalised else shown).append(by_game)
-    drawings = [
+    if suite.is_normalised:
+        shown = [tables.table_1(suite), largest, *claims.tables(suite)]
+        folded = [tables.appendix(suite), *smaller, by_game]
+    else:
+        shown, folded = [*claims.tables(suite), by_game], []
+    shown += [replace(table, is_folded=True) for table in folded if table is not None]
+    drawings = (
         intervals.intervals(suite),
         intervals.profiles(suite),
         curves.over_training(suite),
         pairwise.regression_or_search(suite),
         pairwise.frames_of_dqn(suite),
         curves.every_game(suite),
-    ]
+    )
     return Section(
         suite.key,
         suite.title,
         f"{suite.scale_words} Raw scores are of whole episodes and never clipped.",
-        tuple(shown),
-        tuple(more),
-        tuple(drawing for drawing in drawings if drawing is not None),
+        [table for table in shown if table is not None],
+        [drawing for drawing in drawings if drawing is not None],
     )
 
 
@@ -134,15 +129,13 @@ def _grid_section(found: Collection, by_name: grid.ByName) -> Section:
     shown, drawings = [grid.table(by_name)], [grid.over_training(by_name)]
     if found.grid is not None:
         shown += [*tables.robust(found.grid), *claims.tables(found.grid)]
-        aggregates = intervals.intervals(found.grid)
-        drawings[:0] = [aggregates] if aggregates is not None else []
+        drawings = [intervals.intervals(found.grid), *drawings]
     return Section(
         "grid_world",  # its first table is `grid`
         "Grid world",
         "Every state is known here, so the values of policies are exact.",
-        tuple(shown),
-        (),
-        tuple(drawings),
+        shown,
+        [drawing for drawing in drawings if drawing is not None],
         _snapshot(found.runs),
     )
 
@@ -156,7 +149,7 @@ def _snapshot(runs: Sequence[RunSummary]) -> tuple[Picture, ...]:
             except UserError:
                 continue  # of another version, or damaged: the report of that run says so
             return tuple(
-                dataclasses.replace(drawn[name], caption=f"{run.name}: {drawn[name].caption}")
+                replace(drawn[name], caption=f"{run.name}: {drawn[name].caption}")
                 for name in _SNAPSHOT_FIGURES
             )
     return ()
@@ -179,7 +172,7 @@ def _files(sections: Sequence[Section], aggregates: dict[str, Any]) -> dict[str,
     """The contents of all files but the page, by their names below the report."""
     files: dict[str, bytes] = {}
     for section in sections:
-        for table in (*section.tables, *section.more_tables):
+        for table in section.tables:
             files |= {f"tables/{name}": text.encode() for name, text in table.files().items()}
         for figure in section.figures:
             files[f"figures/{figure.picture.file}"] = figure.picture.png
@@ -210,7 +203,7 @@ def _suite_summary(suite: Suite) -> dict[str, Any]:
                 "interaction": key.interaction,
                 "num_steps": key.num_steps,
                 "games": games,
-                **dataclasses.asdict(found),
+                **asdict(found),
             }
             for (key, games), found in suite.aggregates.items()
         ],
@@ -219,7 +212,7 @@ def _suite_summary(suite: Suite) -> dict[str, Any]:
                 "claim": judged.claim.words,
                 "better": judged.better.key.name,
                 "worse": judged.worse.key.name,
-                **dataclasses.asdict(judged.found),
+                **asdict(judged.found),
                 "games_ahead": judged.games_ahead,
                 "verdict": judged.found.verdict,
             }

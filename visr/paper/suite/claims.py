@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from visr.paper.suite import statistics
 from visr.paper.suite.game_suites import Suite
 from visr.paper.suite.read import short_count
 from visr.paper.suite.rows import BOTTOM, FROM_SCRATCH, Entry, Key
 from visr.paper.suite.statistics import Improvement
-from visr.paper.suite.table import Table, TableRow
-from visr.paper.suite.tables import with_interval
+from visr.paper.suite.table import Table, TableRow, with_interval
 
 _PLUS = "VISR+, relabelled"
 _CAPTION = (
@@ -86,9 +83,15 @@ def judge(suite: Suite, claims: Sequence[Claim]) -> list[JudgedClaim]:
     for claim in claims:
         if claim.better in entries and claim.worse in entries:
             better, worse = _pair(entries[claim.better], entries[claim.worse])
-            shared = [game for game in better.scores if game in worse.scores]
-            if shared:
-                found.append(_judged(claim, better, worse, shared))
+            games = [game for game in better.scores if game in worse.scores]
+            if games:
+                x, y = (
+                    statistics.arrays({game: entry.scores[game] for game in games})
+                    for entry in (better, worse)
+                )
+                ahead = int(sum(better.mean(game) > worse.mean(game) for game in games))
+                improvement = statistics.improvement(x, y)
+                found.append(JudgedClaim(claim, better, worse, improvement, ahead))
     return found
 
 
@@ -104,46 +107,34 @@ def _are_pretrained(*keys: Key) -> bool:
     return all(key.section == BOTTOM for key in keys)
 
 
-def _judged(claim: Claim, better: Entry, worse: Entry, games: list[str]) -> JudgedClaim:
-    x, y = (
-        [np.array([e.scores[game][seed] for seed in sorted(e.scores[game])]) for game in games]
-        for e in (better, worse)
-    )
-    ahead = int(sum(better.mean(game) > worse.mean(game) for game in games))
-    return JudgedClaim(claim, better, worse, statistics.improvement(x, y), ahead)
-
-
 def tables(suite: Suite) -> list[Table]:
     """The paper's claims and ours beyond it; a table without any judged claim is left out."""
-    found = [
-        _table(suite, PAPER, f"{suite.key}_claims", "the paper's claims"),
-        _table(suite, BEYOND, f"{suite.key}_beyond", "claims beyond the paper"),
-    ]
-    return [table for table in found if table.rows]
-
-
-def _table(suite: Suite, claims: Sequence[Claim], name: str, title: str) -> Table:
-    rows = [
-        TableRow(
-            (
-                judged.claim.words,
-                _compared(judged.better.key, judged.worse.key),
-                with_interval(judged.found.probability, judged.found.interval),
-                f"{judged.games_ahead} of {judged.found.num_games}",
-                judged.found.verdict,
-            ),
-            is_ours=True,
+    tables = []
+    for name, title, claims in (
+        ("claims", "the paper's claims", PAPER),
+        ("beyond", "claims beyond the paper", BEYOND),
+    ):
+        table = Table(
+            name=f"{suite.key}_{name}",
+            title=f"{suite.title}: {title}",
+            caption=_CAPTION,
+            columns=("Claim", "Compared", "P", "Games ahead", "Verdict"),
+            text_columns=frozenset({0, 1, 4}),
+            rows=tuple(_row(judged) for judged in judge(suite, claims)),
         )
-        for judged in judge(suite, claims)
-    ]
-    return Table(
-        name=name,
-        title=f"{suite.title}: {title}",
-        caption=_CAPTION,
-        columns=("Claim", "Compared", "P", "Games ahead", "Verdict"),
-        text_columns=frozenset({0, 1, 4}),
-        rows=tuple(rows),
+        tables += [table] if table.rows else []
+    return tables
+
+
+def _row(judged: JudgedClaim) -> TableRow:
+    cells = (
+        judged.claim.words,
+        _compared(judged.better.key, judged.worse.key),
+        with_interval(judged.found.probability, judged.found.interval),
+        f"{judged.games_ahead} of {judged.found.num_games}",
+        judged.found.verdict,
     )
+    return TableRow(cells)
 
 
 def _compared(better: Key, worse: Key) -> str:

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-
 from visr import atari_games
 from visr.atari_games import GameSet
 from visr.config import MINATAR
 from visr.paper.suite import rows, statistics
 from visr.paper.suite.read import RunSummary
 from visr.paper.suite.rows import Entry, Key
-from visr.paper.suite.statistics import Aggregate, Floats
+from visr.paper.suite.statistics import Aggregate
 from visr.report import style
 
 _TITLES = {"atari": "Atari", "minatar": "MinAtar", "other": "Other environments"}
@@ -81,10 +79,6 @@ class Suite:
             for game in of.games
             if game in entry.scores
         }
-
-    def per_game(self, entry: Entry, of: GameSet) -> list[Floats]:
-        """Normalised scores of each game, in the order of their seeds."""
-        return [np.array([s[seed] for seed in sorted(s)]) for s in self.scores(entry, of).values()]
 
     @cached_property
     def aggregates(self) -> dict[tuple[Key, str], Aggregate]:

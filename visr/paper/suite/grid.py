@@ -15,8 +15,7 @@ from visr.paper.suite.game_suites import Suite
 from visr.paper.suite.read import RunSummary
 from visr.paper.suite.rows import BOTTOM, Entry, Key
 from visr.paper.suite.statistics import Curve, Floats
-from visr.paper.suite.table import DASH, Table, TableRow, fixed
-from visr.paper.suite.tables import with_error
+from visr.paper.suite.table import DASH, Table, TableRow, fixed, with_error
 from visr.report import curves, style
 
 FAMILIES = ("boxes", "goals")
@@ -47,7 +46,7 @@ def table(by_name: ByName) -> Table:
         last = [{k: float(v[-1]) for k, v in run.evaluation.items()} for run in runs]
         cells = [_fraction([values[c] for values in last if c in values]) for c in _COLUMNS]
         seeds = f"{len(runs)} seed{'' if len(runs) == 1 else 's'}"
-        rows.append(TableRow((f"{name} steps, {seeds}", *cells), is_ours=True))
+        rows.append(TableRow((f"{name} steps, {seeds}", *cells)))
     return Table(
         name="grid",
         title="Grid world: fraction of optimal",

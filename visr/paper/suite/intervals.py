@@ -109,7 +109,8 @@ def profiles(suite: Suite) -> Drawing | None:
     most = max(aggregate.num_games for aggregate in shown.values())
     # agents with pre-training come last in the table, and are shown first if there are many
     entries = [entry for entry, of in shown.items() if of.num_games == most][-_MOST_PROFILES:]
-    per_game = {entry.key.name: suite.per_game(entry, suite.largest_set) for entry in entries}
+    scores = {entry.key.name: suite.scores(entry, suite.largest_set) for entry in entries}
+    per_game = {name: statistics.arrays(of) for name, of in scores.items()}
     everything = np.concatenate([game for of in per_game.values() for game in of])
     low, high = min(0.0, float(np.percentile(everything, 2))), float(np.percentile(everything, 97))
     thresholds = np.linspace(low, max(high, low + 1.0), _THRESHOLDS)

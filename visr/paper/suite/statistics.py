@@ -59,7 +59,7 @@ class Aggregate:
 
 def aggregate(scores: Mapping[str, Mapping[int, float]]) -> Aggregate:
     """Aggregate normalised scores by game and seed; 0 is a random player, 100 the reference."""
-    per_game = [np.array([of[seed] for seed in sorted(of)]) for of in scores.values()]
+    per_game = arrays(scores)
     means = np.array([float(np.mean(game)) for game in per_game])
     complete = set.intersection(*(set(of) for of in scores.values()))
     by_seed = [[of[seed] for of in scores.values()] for seed in sorted(complete)]
@@ -78,6 +78,11 @@ def aggregate(scores: Mapping[str, Mapping[int, float]]) -> Aggregate:
         mean_interval=interval(per_game, mean),
         median_interval=interval(per_game, median),
     )
+
+
+def arrays(scores: Mapping[str, Mapping[int, float]]) -> PerGame:
+    """Scores by game and seed as one array per game."""
+    return [np.array([of[seed] for seed in sorted(of)]) for of in scores.values()]
 
 
 def _std(values: list[float]) -> float | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from visr.paper.suite.statistics import Interval
 from visr.storage.tables import csv_text
 
 DASH = "–"
@@ -23,7 +24,8 @@ class TableRow:
     """A row; its first cell is a name, the others are numbers with an ASCII minus sign."""
 
     cells: tuple[str, ...]
-    is_ours: bool = False
+    is_ours: bool = True
+    """False for published numbers."""
     begins_section: bool = False
     bold: frozenset[int] = frozenset()
     """Indices of bold cells."""
@@ -48,6 +50,8 @@ class Table:
     """Titles over the columns after the first, and the number of columns of each."""
     text_columns: frozenset[int] = frozenset({0})
     """Indices of the columns with text, which are left-aligned."""
+    is_folded: bool = False
+    """Whether the page shows it only on a click."""
 
     @property
     def flat_columns(self) -> list[str]:
@@ -69,6 +73,18 @@ class Table:
             f"{self.name}.csv": csv_text([self.flat_columns, *cells]),
             f"{self.name}.tex": _TEMPLATES.get_template("table.tex").render(table=self),
         }
+
+
+def with_error(value: str, std: str) -> str:
+    """A value with its standard deviation, if that is known."""
+    return f"{value} ± {std}" if std and value != DASH else value
+
+
+def with_interval(value: float, interval: Interval | None) -> str:
+    """A value with its interval in brackets, if it has one."""
+    if interval is None:
+        return fixed(value)
+    return f"{fixed(value)} [{fixed(interval.low)}, {fixed(interval.high)}]"
 
 
 def fixed(x: float, digits: int = 2) -> str:
