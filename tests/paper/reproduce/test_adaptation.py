@@ -16,7 +16,7 @@ from visr.paper.reproduce.ledger import Ledger
 from visr.paper.reproduce.plan import Counts
 from visr.paper.reproduce.runner import instructions
 from visr.paper.suite import read as suite_read
-from visr.paper.suite import rows
+from visr.paper.suite.entries import collect
 from visr.report import read
 from visr.storage.files import read_json
 from visr.storage.run_dir import RunDir
@@ -199,7 +199,7 @@ def test_the_report_of_the_plan_has_a_line_for_every_way(done: Path, tmp_path: P
 
 def test_free_steps_are_added_to_the_steps_of_pre_training(done: Path):
     found, _ = suite_read.read(done)
-    lines, _ = rows.collect(found)
+    lines, _ = collect(found)
     steps = {line.key.algorithm: line.key.num_steps for line in lines}
     assert steps["VISR+"] == 5_000
     assert steps["VISR+, relabelled"] == 5_000 + FREE

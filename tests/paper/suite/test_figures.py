@@ -8,9 +8,9 @@ import pytest
 
 from tests.paper.suite.made_up_runs import ATARI, MINATAR, STEPS, new_run, play
 from visr import config as configuration
-from visr.paper.suite import build, curves, drawing, intervals, pairwise
+from visr.paper.suite import build, drawing, figures, pairwise
 from visr.paper.suite.drawing import Drawing
-from visr.paper.suite.game_suites import Suite
+from visr.paper.suite.entries import Suite
 from visr.storage.run_dir import RunDir
 
 
@@ -20,7 +20,7 @@ def suite_of(root: Path) -> Suite:
 
 
 def over_training(root: Path) -> Drawing:
-    found = curves.over_training(suite_of(root))
+    found = figures.over_training(suite_of(root))
     assert found is not None
     return found
 
@@ -34,7 +34,7 @@ def test_runs_of_different_lengths_are_different_curves(atari: Path):
     play(longer, regression=1.0, random=0.0)
     set_steps(longer, 6000)
     suite = suite_of(atari)
-    _, lines = curves.collect(suite, suite.runs)
+    _, lines = figures.collect(suite, suite.runs)
     assert set(lines) == {"GPI VISR, 3k", "GPI VISR, 6k", "NSQ @10M"}
 
 
@@ -75,7 +75,7 @@ def test_figure_2a_shows_only_finished_runs(atari: Path):
 
 def test_an_entry_with_fewer_games_says_so(minatar: Path):
     play(new_run(minatar, "visr-rnd", MINATAR[0], 0), regression=3.0, random=1.0)
-    found = intervals.intervals(suite_of(minatar))
+    found = figures.intervals(suite_of(minatar))
     assert found is not None
     names = {str(row[0]) for row in found.rows}
     assert {name for name in names if "games" in name} == {"VISR + RND bonus @100k (1 of 2 games)"}
@@ -83,7 +83,7 @@ def test_an_entry_with_fewer_games_says_so(minatar: Path):
 
 def test_profiles_show_only_entries_with_most_games(minatar: Path):
     play(new_run(minatar, "visr-rnd", MINATAR[0], 0), regression=3.0, random=1.0)
-    found = intervals.profiles(suite_of(minatar))
+    found = figures.profiles(suite_of(minatar))
     assert found is not None
     assert {row[0] for row in found.rows} == {"GPI VISR @100k", "NSQ @10M", "Random @0"}
 
@@ -110,7 +110,7 @@ def test_our_own_dqn_runs_are_in_figure_2c(minatar: Path):
 
 def test_learning_curves_average_over_thirty_episodes(tmp_path: Path):
     play(new_run(tmp_path, "visr", "CartPole-v1", 0), regression=200.0, random=20.0)
-    found = curves.every_game(suite_of(tmp_path))
+    found = figures.every_game(suite_of(tmp_path))
     assert found is not None
     assert found.rows[-1][-1] == 150  # 6 rows with 5 episodes each, from half of 200 to all of it
 

@@ -18,8 +18,8 @@ from visr import atari_games
 from visr import config as configuration
 from visr.config import GRID
 from visr.paper.suite import build, claims, grid, published, tables
-from visr.paper.suite.game_suites import Suite
-from visr.paper.suite.table import Table, TableRow
+from visr.paper.suite.entries import Suite
+from visr.paper.suite.tables import Table, TableRow
 from visr.storage import schema
 from visr.storage.files import write_json
 from visr.storage.records.two_phase import Adapted

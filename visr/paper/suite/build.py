@@ -11,22 +11,14 @@ from typing import Any
 
 from visr.config import GRID
 from visr.errors import UserError
-from visr.paper.suite import (
-    claims,
-    curves,
-    game_suites,
-    grid,
-    intervals,
-    pairwise,
-    rows,
-    tables,
-)
+from visr.paper.suite import claims, entries, figures, grid, pairwise, tables
 from visr.paper.suite.drawing import Drawing
-from visr.paper.suite.game_suites import Suite
+from visr.paper.suite.entries import Suite
 from visr.paper.suite.read import RunSummary, read
-from visr.paper.suite.table import Table
-from visr.report import figures, templating
+from visr.paper.suite.tables import Table
+from visr.report import figures as run_figures
 from visr.report import read as load
+from visr.report import templating
 from visr.report.figures import Picture
 from visr.storage.files import write_bytes
 from visr.storage.run_dir import RunDir
@@ -58,29 +50,19 @@ class Section:
     key: str
     title: str
     words: str
-    tables: list[Table]
-    figures: list[Drawing]
-    pictures: tuple[Picture, ...] = ()
+    tables: Sequence[Table]
+    figures: Sequence[Drawing]
+    pictures: Sequence[Picture] = ()
     """Figures without a heading and without CSV."""
 
-
-def gather(root: Path) -> Collection:
-    """Read and sort every run; a UserError if there is none."""
-    runs, damaged = read(root)
-    entries, repeated = rows.collect(runs)
-    damaged |= repeated
-    if damaged and not runs:
-        raise UserError(
-            f"No run below {root} can be read; the first of {len(damaged)} damaged runs is "
-            "{}: {}".format(*next(iter(damaged.items())))
-        )
-    if not runs:
-        raise UserError(
-            f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
-            "one that holds several."
-        )
-    suites = game_suites.sort([run for run in runs if run.env != GRID], entries)
-    return Collection(root, runs, damaged, suites, grid.suite(runs))
+    def files(self) -> dict[str, bytes]:
+        """The contents of its files, by their names below the report."""
+        texts = {f"tables/{name}": text for t in self.tables for name, text in t.files().items()}
+        texts |= {f"figures/{figure.name}.csv": figure.csv() for figure in self.figures}
+        pictures = [*(figure.picture for figure in self.figures), *self.pictures]
+        return {name: text.encode() for name, text in texts.items()} | {
+            f"figures/{picture.file}": picture.png for picture in pictures
+        }
 
 
 def write(root: Path, out: Path | None = None) -> dict[str, Any]:
@@ -93,10 +75,31 @@ def write(root: Path, out: Path | None = None) -> dict[str, Any]:
         sections.append(_grid_section(found, by_name))
     aggregates = summary(found)
     target = RunDir(root).report if out is None else out
-    files = _files(sections, aggregates) | {"index.html": _page(found, sections).encode()}
+    files = {name: content for section in sections for name, content in section.files().items()}
+    files["aggregates.json"] = (json.dumps(aggregates, indent=2) + "\n").encode()
+    files["index.html"] = _page(found, sections).encode()
     for name, content in files.items():
         write_bytes(target / name, content)
     return {"page": str(target / "index.html"), **aggregates}
+
+
+def gather(root: Path) -> Collection:
+    """Read and sort every run; a UserError if there is none."""
+    runs, damaged = read(root)
+    if damaged and not runs:
+        name, sentence = next(iter(damaged.items()))
+        raise UserError(
+            f"No run below {root} can be read; the first of {len(damaged)} damaged runs is "
+            f"{name}: {sentence}"
+        )
+    if not runs:
+        raise UserError(
+            f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
+            "one that holds several."
+        )
+    found, repeated = entries.collect(runs)
+    suites = entries.sort([run for run in runs if run.env != GRID], found)
+    return Collection(root, runs, damaged | repeated, suites, grid.suite(runs))
 
 
 def _section(suite: Suite) -> Section:
@@ -109,12 +112,12 @@ def _section(suite: Suite) -> Section:
         shown, folded = [*claims.tables(suite), by_game], []
     shown += [replace(table, is_folded=True) for table in folded if table is not None]
     drawings = (
-        intervals.intervals(suite),
-        intervals.profiles(suite),
-        curves.over_training(suite),
+        figures.intervals(suite),
+        figures.profiles(suite),
+        figures.over_training(suite),
         pairwise.regression_or_search(suite),
         pairwise.frames_of_dqn(suite),
-        curves.every_game(suite),
+        figures.every_game(suite),
     )
     return Section(
         suite.key,
@@ -129,7 +132,7 @@ def _grid_section(found: Collection, by_name: grid.ByName) -> Section:
     shown, drawings = [grid.table(by_name)], [grid.over_training(by_name)]
     if found.grid is not None:
         shown += [*tables.robust(found.grid), *claims.tables(found.grid)]
-        drawings = [intervals.intervals(found.grid), *drawings]
+        drawings = [figures.intervals(found.grid), *drawings]
     return Section(
         "grid_world",  # its first table is `grid`
         "Grid world",
@@ -140,19 +143,17 @@ def _grid_section(found: Collection, by_name: grid.ByName) -> Section:
     )
 
 
-def _snapshot(runs: Sequence[RunSummary]) -> tuple[Picture, ...]:
+def _snapshot(runs: Sequence[RunSummary]) -> list[Picture]:
     """The paper's three grid figures of one run with a snapshot: of GPI VISR if there is one."""
     for run in sorted(runs, key=lambda run: run.label != "GPI VISR"):
         if run.env == GRID and RunDir(run.path).grid_snapshot.exists():
             try:
-                drawn = figures.draw(load.run_data(run.path))
+                drawn = run_figures.draw(load.run_data(run.path))
             except UserError:
                 continue  # of another version, or damaged: the report of that run says so
-            return tuple(
-                replace(drawn[name], caption=f"{run.name}: {drawn[name].caption}")
-                for name in _SNAPSHOT_FIGURES
-            )
-    return ()
+            shown = [drawn[name] for name in _SNAPSHOT_FIGURES]
+            return [replace(picture, caption=f"{run.name}: {picture.caption}") for picture in shown]
+    return []
 
 
 def _page(found: Collection, sections: Sequence[Section]) -> str:
@@ -160,26 +161,10 @@ def _page(found: Collection, sections: Sequence[Section]) -> str:
     template = templating.environment("visr.paper.suite").get_template("suite.html")
     return template.render(
         title=found.root.resolve().name,
-        runs=found.runs,
-        left_out=list(found.left_out.items()),
-        num_damaged=len(found.damaged),
+        found=found,
         sections=sections,
         command=shlex.join(["visr", "report", str(found.root)]),
     )
-
-
-def _files(sections: Sequence[Section], aggregates: dict[str, Any]) -> dict[str, bytes]:
-    """The contents of all files but the page, by their names below the report."""
-    files: dict[str, bytes] = {}
-    for section in sections:
-        for table in section.tables:
-            files |= {f"tables/{name}": text.encode() for name, text in table.files().items()}
-        for figure in section.figures:
-            files[f"figures/{figure.picture.file}"] = figure.picture.png
-            files[f"figures/{figure.name}.csv"] = figure.csv().encode()
-        files |= {f"figures/{picture.file}": picture.png for picture in section.pictures}
-    files["aggregates.json"] = (json.dumps(aggregates, indent=2) + "\n").encode()
-    return files
 
 
 def summary(found: Collection) -> dict[str, Any]:
@@ -203,9 +188,9 @@ def _suite_summary(suite: Suite) -> dict[str, Any]:
                 "interaction": key.interaction,
                 "num_steps": key.num_steps,
                 "games": games,
-                **asdict(found),
+                **asdict(aggregate),
             }
-            for (key, games), found in suite.aggregates.items()
+            for (key, games), aggregate in suite.aggregates.items()
         ],
         "claims": [
             {

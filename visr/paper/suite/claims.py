@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from visr.paper.suite import statistics
-from visr.paper.suite.game_suites import Suite
+from visr.paper.suite.entries import BOTTOM, FROM_SCRATCH, Entry, Key, Suite
 from visr.paper.suite.read import short_count
-from visr.paper.suite.rows import BOTTOM, FROM_SCRATCH, Entry, Key
 from visr.paper.suite.statistics import Improvement
-from visr.paper.suite.table import Table, TableRow, with_interval
+from visr.paper.suite.tables import Table, TableRow, with_interval
 
 _PLUS = "VISR+, relabelled"
 _CAPTION = (

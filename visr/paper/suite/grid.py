@@ -9,13 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from visr.atari_games import GameSet
-from visr.config import GRID
 from visr.paper.suite.drawing import Drawing, line_styles, new_figure, plot
-from visr.paper.suite.game_suites import Suite
+from visr.paper.suite.entries import BOTTOM, Entry, Key, Suite
 from visr.paper.suite.read import RunSummary
-from visr.paper.suite.rows import BOTTOM, Entry, Key
-from visr.paper.suite.statistics import Curve, Floats
-from visr.paper.suite.table import DASH, Table, TableRow, fixed, with_error
+from visr.paper.suite.statistics import Curve
+from visr.paper.suite.tables import DASH, Table, TableRow, fixed, with_error
 from visr.report import curves, style
 
 FAMILIES = ("boxes", "goals")
@@ -34,7 +32,7 @@ def evaluated(runs: Sequence[RunSummary]) -> ByName:
     """The grid runs with an exact evaluation."""
     found: ByName = {}
     for run in runs:
-        if run.env == GRID and run.evaluation:
+        if run.evaluation:
             found.setdefault(run.title, []).append(run)
     return found
 
@@ -44,7 +42,7 @@ def table(by_name: ByName) -> Table:
     rows = []
     for name, runs in by_name.items():
         last = [{k: float(v[-1]) for k, v in run.evaluation.items()} for run in runs]
-        cells = [_fraction([values[c] for values in last if c in values]) for c in _COLUMNS]
+        cells = [_fraction([values.get(column, np.nan) for values in last]) for column in _COLUMNS]
         seeds = f"{len(runs)} seed{'' if len(runs) == 1 else 's'}"
         rows.append(TableRow((f"{name} steps, {seeds}", *cells)))
     return Table(
@@ -64,10 +62,8 @@ def table(by_name: ByName) -> Table:
 
 def _fraction(values: list[float]) -> str:
     values = [x for x in values if np.isfinite(x)]
-    if not values:
-        return DASH
-    if len(values) == 1:
-        return fixed(values[0], 3)
+    if len(values) <= 1:
+        return fixed(values[0], 3) if values else DASH
     return with_error(fixed(float(np.mean(values))), f"{np.std(values, ddof=1):.2f}")
 
 
@@ -75,14 +71,11 @@ def suite(runs: Sequence[RunSummary]) -> Suite | None:
     """The grid world as a suite whose games are the families of tasks that all agents share."""
     entries: dict[Key, Entry] = {}
     for run in runs:
-        if run.env != GRID or not run.has_score:
-            continue
-        key = Key(run.label, "all states", BOTTOM, run.num_steps)
-        for family in FAMILIES:
-            column = _as_it_acts(run, family)
-            if column is not None and np.isfinite(column[-1]):
-                scores = entries.setdefault(key, Entry(key)).scores.setdefault(family, {})
-                scores.setdefault(run.seed, float(column[-1]))
+        for family in FAMILIES if run.evaluation and run.has_score else ():
+            curve = _as_it_acts(run, family)
+            if curve is not None and np.isfinite(curve.y[-1]):
+                key = Key(run.label, "all states", BOTTOM, run.num_steps)
+                entries.setdefault(key, Entry(key)).add(family, run.seed, float(curve.y[-1]))
     if not entries:
         return None
     order = sorted(entries, key=lambda key: (key.algorithm, key.num_steps))
@@ -95,21 +88,21 @@ def suite(runs: Sequence[RunSummary]) -> Suite | None:
     )  # fmt: skip
 
 
-def _as_it_acts(run: RunSummary, family: str) -> Floats | None:
+def _as_it_acts(run: RunSummary, family: str) -> Curve | None:
     """Fractions of optimal of the policy that the agent uses: by GPI if its name says so."""
     own = run.evaluation.get(family)
-    return run.evaluation.get(f"{family}_gpi", own) if run.label.startswith("GPI") else own
+    values = run.evaluation.get(f"{family}_gpi", own) if run.label.startswith("GPI") else own
+    return None if values is None else Curve(run.evaluation["num_steps"], values)
 
 
 def over_training(by_name: ByName) -> Drawing:
     """Fraction of optimal during training: a panel for each family, a line for each run."""
-    rows = [
-        (name, run.seed, float(step), family.key, float(value))
+    found = [
+        (name, run.seed, family.key, curve)
         for name, runs in by_name.items()
         for run in runs
         for family in style.FAMILIES
-        if (values := _as_it_acts(run, family.key)) is not None
-        for step, value in zip(run.evaluation["num_steps"], values, strict=True)
+        if (curve := _as_it_acts(run, family.key)) is not None
     ]
     return Drawing(
         "grid_curves",
@@ -117,27 +110,25 @@ def over_training(by_name: ByName) -> Drawing:
         f"Fraction of optimal during training for {', '.join(by_name)}, three families of tasks.",
         "Fraction of optimal for random w, two boxes and goal cells, a line for each seed: by GPI "
         "for agents with GPI in their name, else by the policy of w.",
-        lambda: _draw(by_name),
+        lambda: _draw(list(by_name), [(name, family, curve) for name, _, family, curve in found]),
         ("run", "seed", "num_steps", "family", "fraction_of_optimal"),
-        rows,
+        [
+            (name, seed, x, family, y)
+            for name, seed, family, curve in found
+            for x, y in zip(curve.x, curve.y, strict=True)
+        ],
     )
 
 
-def _draw(by_name: ByName) -> Figure:
-    styles = line_styles(list(by_name))
+def _draw(names: list[str], found: list[tuple[str, str, Curve]]) -> Figure:
+    styles = line_styles(names)
     figure, every = new_figure(
         1.85, left=0.055, right=0.985, bottom=0.42, top=0.2, across=len(style.FAMILIES),
         sharey=True, legend=styles, wspace=0.1,
     )  # fmt: skip
-    steps = np.array([run.steps_done for runs in by_name.values() for run in runs], dtype=float)
+    steps = np.array([curve.x[-1] for _, _, curve in found] or [0.0])
     for axes, family in zip(every, style.FAMILIES, strict=True):
-        shown = [
-            (name, Curve(run.evaluation["num_steps"], values))
-            for name, runs in by_name.items()
-            for run in runs
-            if (values := _as_it_acts(run, family.key)) is not None
-        ]
-        plot(axes, shown, styles, lw=1.1)
+        plot(axes, [(name, curve) for name, of, curve in found if of == family.key], styles, lw=1.1)
         axes.axhline(1, color=style.MUTED, lw=0.7)
         axes.axhline(0, color=style.RULE, lw=0.7)
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))

@@ -12,9 +12,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from visr import atari_games
 from visr.paper.suite import published
 from visr.paper.suite.drawing import Drawing, new_figure, plain_numbers
-from visr.paper.suite.game_suites import Suite, name_of
+from visr.paper.suite.entries import Entry, Suite, name_of
 from visr.paper.suite.read import short_count
-from visr.paper.suite.rows import Entry
 from visr.report import scores, style
 from visr.report.style import PALETTE
 
@@ -32,46 +31,48 @@ def regression_or_search(suite: Suite) -> Drawing | None:
             break
     else:
         return None
-    found = [
-        (game, suite.mean(regression, game), suite.mean(search, game))
+    rows = [
+        (name_of(game), suite.mean(regression, game), suite.mean(search, game))
         for game in regression.scores
         if game in search.scores
     ]
-    found.sort(key=lambda row: (row[1], row[0]))
-    ahead = sum(one > other for _, one, other in found)
-    ties = sum(one == other for _, one, other in found)
-    result = f"Regression is ahead on {ahead} of {len(found)} games"
+    rows.sort(key=lambda row: (row[1], row[0]))
+    ahead = sum(one > other for _, one, other in rows)
+    ties = sum(one == other for _, one, other in rows)
+    result = f"Regression is ahead on {ahead} of {len(rows)} games"
     result += f", {ties} tied." if ties else "."
-    paper = _PAPER_2B if suite.is_atari else ""
     return Drawing(
         f"{suite.key}_figure_2b",
         "Regression and random search (Figure 2b)",
         f"{regression.key.name}, game by game. {result}",
         f"{regression.key.name}: {suite.unit} with w from regression (blue) and from random "
-        f"search on the same data (red), means over seeds. {result}{paper}",
-        lambda: _draw_pairs(found, suite.unit),
+        f"search on the same data (red), means over seeds. {result}"
+        + (_PAPER_2B if suite.is_atari else ""),
+        lambda: _draw_pairs(rows, suite.unit),
         ("game", "regression", "search"),
-        [(name_of(game), one, other) for game, one, other in found],
+        rows,
     )
 
 
-def _draw_pairs(found: list[tuple[str, float, float]], unit: str) -> Figure:
-    figure, axes = _rows([name_of(game) for game, _, _ in found])
+def _draw_pairs(rows: list[tuple[str, float, float]], unit: str) -> Figure:
+    figure, axes = _named_rows([name for name, _, _ in rows])
     blue, red = PALETTE["blue"], PALETTE["vermilion"]
-    for row, (_, one, other) in enumerate(found):
-        axes.plot([one, other], [row, row], color=blue if one > other else red, lw=1.2, alpha=0.45)
-    axes.plot([x for _, _, x in found], range(len(found)), "o", color=red, ms=4, mew=0)
-    axes.plot([x for _, x, _ in found], range(len(found)), "o", color=blue, ms=4, mew=0)
-    _score_axis(axes, np.array([x for row in found for x in row[1:]]))
+    for place, (_, one, other) in enumerate(rows):
+        paint = blue if one > other else red
+        axes.plot([one, other], [place, place], color=paint, lw=1.2, alpha=0.45)
+    regression, search = (np.array([row[i] for row in rows]) for i in (1, 2))
+    axes.plot(search, range(len(rows)), "o", color=red, ms=4, mew=0)
+    axes.plot(regression, range(len(rows)), "o", color=blue, ms=4, mew=0)
+    _score_axis(axes, np.concatenate([regression, search]))
     axes.axvline(0, color=style.MUTED, lw=0.7, zorder=0)
     axes.set_xlabel(unit, fontsize=7.5, labelpad=2)
-    top = 1 + 0.08 / (figure.get_figheight())
+    top = 1 + 0.08 / figure.get_figheight()
     for x, words, paint in ((0.0, "regression", blue), (0.2, "random search", red)):
         axes.text(x, top, f"● {words}", transform=axes.transAxes, fontsize=7.5, color=paint)
     return figure
 
 
-def _rows(names: list[str]) -> tuple[Figure, Axes]:
+def _named_rows(names: list[str]) -> tuple[Figure, Axes]:
     """An empty figure with a named row for each game."""
     height = _ROW * len(names) + 0.38
     figure, (axes,) = new_figure(height, left=0.19, right=0.97, bottom=0.42, top=0.28)
@@ -120,15 +121,20 @@ class Match:
         """Green if DQN never reaches the score, red if it does within a million frames, else yellow."""
         return "green" if np.isinf(self.shown) else "vermilion" if self.shown <= 1 else "orange"
 
+    def row(self) -> tuple[object, ...]:
+        """Its line of the CSV file."""
+        frames = (
+            "" if x is None else "never" if np.isinf(x) else x for x in (self.published, self.own)
+        )
+        return name_of(self.game), self.score, *frames
+
 
 def frames_of_dqn(suite: Suite) -> Drawing | None:
     """Figure 2c: frames that DQN needs for the score of VISR after 100k rewarded steps."""
     entry = suite.longest("GPI VISR @100k") or suite.longest("VISR @100k")
-    if entry is None:
-        return None
-    found = [_match(suite, entry, game) for game in entry.scores]
+    found = [_match(suite, entry, game) for game in entry.scores] if entry else []
     found = [match for match in found if match.published is not None or match.own is not None]
-    if not found:
+    if entry is None or not found:
         return None
     found.sort(key=lambda m: (m.shown, m.game))
     words = (
@@ -145,12 +151,8 @@ def frames_of_dqn(suite: Suite) -> Drawing | None:
         "runs, sticky actions, to 199 million frames; light bars are games of the 26.",
         lambda: _draw_frames(found),
         ("game", "score", "published_dqn_million_frames", "own_dqn_million_frames"),
-        [(name_of(m.game), m.score, _or_empty(m.published), _or_empty(m.own)) for m in found],
+        [match.row() for match in found],
     )
-
-
-def _or_empty(frames: float | None) -> object:
-    return "" if frames is None else "never" if np.isinf(frames) else frames
 
 
 def _match(suite: Suite, entry: Entry, game: str) -> Match:
@@ -166,18 +168,22 @@ def _own_dqn(suite: Suite, game: str, score: float) -> float | None:
     longest = max((run.num_steps for run in runs), default=0)
     reached = []
     for run in (run for run in runs if run.num_steps == longest):
-        line = scores.smoothed(run.online)
-        at = np.flatnonzero(np.nan_to_num(line, nan=-np.inf) >= score)
-        skip = run.frame_skip if suite.is_atari else 1
+        at = np.flatnonzero(np.nan_to_num(scores.smoothed(run.online), nan=-np.inf) >= score)
         step = float(run.online["num_steps"][at[0]]) if at.size else np.inf
-        reached.append(step * skip / 1e6)
+        reached.append(step * (run.frame_skip if suite.is_atari else 1) / 1e6)
     return float(np.median(reached)) if reached else None
 
 
 def _draw_frames(found: list[Match]) -> Figure:
-    figure, axes = _rows([name_of(m.game) for m in found])
+    figure, axes = _named_rows([name_of(m.game) for m in found])
+    known = [m.own for m in found if m.own is not None and np.isfinite(m.own)]
+    low, high = 0.0, 1.1 * max(known, default=1.0)
+    if any(match.published is not None for match in found):
+        low, high = 0.5, _LAST
+        axes.set_xscale("log")
+        axes.set_xticks([1, 2, 5, 10, 20, 50, 100, 200])
+        axes.minorticks_off()
     in_26 = {game.id for game in atari_games.all_games() if game.in_26}
-    low, high = _frame_limits(found)
     for row, match in enumerate(found):
         axes.axhspan(row - 0.5, row + 0.5, color=PALETTE[match.hue], alpha=0.22, lw=0)
         if match.published is not None:
@@ -188,19 +194,7 @@ def _draw_frames(found: list[Match]) -> Figure:
         if match.hue == "green":
             paint = style.MUTED if match.published is None else "white"
             axes.text(high * 0.96, row, "never", ha="right", va="center", fontsize=5.5, color=paint)
-    if high == _LAST:
-        axes.set_xscale("log")
-        axes.set_xticks([1, 2, 5, 10, 20, 50, 100, 200])
-        axes.minorticks_off()
     axes.set_xlim(low, high)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: short_count(x * 1e6)))
     axes.set_xlabel("frames of DQN", fontsize=7.5, labelpad=2)
     return figure
-
-
-def _frame_limits(found: list[Match]) -> tuple[float, float]:
-    """0.5 to 200 million with published curves, else the range of our own runs."""
-    if any(match.published is not None for match in found):
-        return 0.5, _LAST
-    known = [m.own for m in found if m.own is not None and np.isfinite(m.own)]
-    return 0.0, 1.1 * max(known, default=1.0)

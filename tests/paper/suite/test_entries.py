@@ -19,15 +19,16 @@ from tests.paper.suite.made_up_runs import (
 )
 from visr import config as configuration
 from visr.config import RunConfig, presets
-from visr.paper.suite import read, rows
+from visr.paper.suite import read
+from visr.paper.suite.entries import Entry, collect
 from visr.storage import schema
 from visr.storage.files import write_json
 from visr.storage.records.two_phase import Adapted, Condition
 from visr.storage.run_dir import RunDir
 
 
-def entries(root: Path) -> dict[str, rows.Entry]:
-    found, _ = rows.collect(read.read(root)[0])
+def entries(root: Path) -> dict[str, Entry]:
+    found, _ = collect(read.read(root)[0])
     return {entry.key.name: entry for entry in found}
 
 
@@ -122,7 +123,7 @@ def test_a_fine_tuned_run_is_not_in_the_tables(tmp_path: Path):
 
 def test_a_repeated_run_counts_once(atari: Path):
     play(new_run(atari / "copy", "visr", ATARI[0], 0), regression=999.0, random=0.0)
-    _, repeated = rows.collect(read.read(atari)[0])
+    _, repeated = collect(read.read(atari)[0])
     (sentence,) = repeated.values()
     assert "same agent, steps, game and seed" in sentence
 
