@@ -22,9 +22,8 @@ from visr import config as configuration
 from visr.api import pretrain
 from visr.cli import main
 from visr.config import presets
-from visr.storage import task_store
 from visr.storage.files import read_json
-from visr.storage.run_dir import RunDir
+from visr.storage.run_dir import RunDir, slug
 
 VERBS = (
     "pretrain",
@@ -346,7 +345,7 @@ def test_ctrl_c_outside_training_is_130(monkeypatch: pytest.MonkeyPatch):
     ],
 )
 def test_names_of_tasks_become_plain_file_names(text: str, name: str):
-    assert task_store.slug(text) == name
+    assert slug(text) == name
 
 
 def shell(

@@ -15,7 +15,7 @@ from visr.inference.mixing import mix
 from visr.play.policy import Policy
 from visr.run import Run
 from visr.storage import pretrained_models
-from visr.storage.records.evaluation import Evaluation
+from visr.storage.records.grid import Evaluation
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.training.progress import Observer

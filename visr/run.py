@@ -30,7 +30,7 @@ from visr.inference.steps import RewardedSteps
 from visr.play import onnx, policy
 from visr.play.policy import Policy
 from visr.storage import pretrained_models
-from visr.storage.records.evaluation import Evaluation
+from visr.storage.records.grid import Evaluation
 from visr.storage.records.task import Task, direction
 from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug

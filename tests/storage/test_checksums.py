@@ -11,8 +11,15 @@ import pytest
 import safetensors.numpy
 
 from visr.errors import UserError
-from visr.storage import checksums
-from visr.storage.files import read_json, write_json, write_tensors
+from visr.storage.files import (
+    CHECKSUM,
+    DamagedFile,
+    check_tensors,
+    read_json,
+    tensor_metadata,
+    write_json,
+    write_tensors,
+)
 
 CONTENT = {"format": 1, "w": [0.6, 0.8], "name": "goal", "r_squared": 1e-07, "reward": None}
 ARRAYS = {"a": np.arange(5, dtype=np.float32), "b": np.ones((2, 3))}
@@ -52,13 +59,13 @@ def test_no_flipped_bit_changes_a_tensor(tmp_path: Path):
     for flipped in flips(path.read_bytes()):
         path.write_bytes(flipped)
         try:
-            checksums.check(path)
+            check_tensors(path)
             found = safetensors.numpy.load(flipped)
-        except (checksums.DamagedFile, safetensors.SafetensorError):
+        except (DamagedFile, safetensors.SafetensorError):
             continue
         # only the key `checksum` may differ
         assert all(np.array_equal(found[name], ARRAYS[name]) for name in ARRAYS)
-        assert checksums.KEY not in checksums.metadata(path)
+        assert CHECKSUM not in tensor_metadata(path)
 
 
 def test_a_tensor_file_cut_anywhere_is_damaged(tmp_path: Path):
@@ -67,24 +74,24 @@ def test_a_tensor_file_cut_anywhere_is_damaged(tmp_path: Path):
     whole = path.read_bytes()
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(checksums.DamagedFile):
-            checksums.check(path)
+        with pytest.raises(DamagedFile):
+            check_tensors(path)
 
 
 def test_a_checksum_changes_no_tensor_and_keeps_the_metadata(tmp_path: Path):
     path = tmp_path / "x.safetensors"
     write_tensors(path, safetensors.numpy.save(ARRAYS, metadata={"b": "2", "a": "1"}))
-    checksums.check(path)
+    check_tensors(path)
     found = safetensors.numpy.load_file(path)
     assert all(np.array_equal(found[name], ARRAYS[name]) for name in ARRAYS)
-    words = checksums.metadata(path)
+    words = tensor_metadata(path)
     assert list(words) == ["a", "b", "checksum"]  # sorted, which safetensors does not do
     assert (words["a"], words["b"]) == ("1", "2")
 
 
 def test_a_file_without_a_checksum_passes(tmp_path: Path):
     safetensors.numpy.save_file(ARRAYS, tmp_path / "x.safetensors")
-    checksums.check(tmp_path / "x.safetensors")
+    check_tensors(tmp_path / "x.safetensors")
     (tmp_path / "task.json").write_text(json.dumps(CONTENT))
     assert read_json(tmp_path / "task.json") == CONTENT
 
@@ -108,8 +115,8 @@ HEADERS = (
 def test_a_hostile_header_is_damage(header: bytes, tmp_path: Path):
     path = tmp_path / "x.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
-    with pytest.raises(checksums.DamagedFile):
-        checksums.check(path)
+    with pytest.raises(DamagedFile):
+        check_tensors(path)
     path.write_bytes((2**63).to_bytes(8, "little") + header)  # that much must not be allocated
-    with pytest.raises(checksums.DamagedFile):
-        checksums.check(path)
+    with pytest.raises(DamagedFile):
+        check_tensors(path)

@@ -16,7 +16,7 @@ from visr.envs.grid import world
 from visr.errors import UserError
 from visr.storage import schema
 from visr.storage.files import read_json
-from visr.storage.records import evaluation
+from visr.storage.records import grid
 from visr.storage.records.finetuning import ExactScore, FinetunePlan, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import Adapted, TwoPhase
@@ -111,7 +111,7 @@ def _without(names: set[str], content: Any) -> Any:
 
 
 def test_an_evaluation_has_as_many_actions_as_the_grid():
-    assert evaluation.NUM_ACTIONS == world.NUM_ACTIONS
+    assert grid.NUM_ACTIONS == world.NUM_ACTIONS
 
 
 def test_a_rewarded_phase_of_another_environment_is_refused():

@@ -10,9 +10,9 @@ import tyro
 from visr.commands import options, output
 from visr.config import BASELINES
 from visr.errors import UserError
-from visr.storage import pretrained_models, task_store
+from visr.storage import pretrained_models
 from visr.storage.files import write_json
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, find_task
 from visr.storage.run_dir import RunDir, evaluation_of
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _gpi(chosen: Options) -> bool | None:
 
 
 def _evaluate_exactly(loaded: Run, chosen: Options) -> None:
-    path = task_store.find(loaded.directory, chosen.task or "")
+    path = find_task(loaded.directory, chosen.task or "")
     result = loaded.evaluate(Task.load(path), gpi=_gpi(chosen), **options.given(gamma=chosen.gamma))
     write_json(evaluation_of(path), result.to_dict())
     rows = [
@@ -143,7 +143,7 @@ def _evaluate_families(loaded: Run, chosen: Options) -> None:
 
 def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
     options.refuse(chosen, _PHASE_TWO, "belongs to phase two, which takes no task")
-    path = task_store.find(loaded.directory, chosen.task or "")
+    path = find_task(loaded.directory, chosen.task or "")
     given = options.given(num_episodes=chosen.episodes, seed=chosen.seed)
     scores = loaded.evaluate_task(Task.load(path), gpi=_gpi(chosen), **given)
     result = {

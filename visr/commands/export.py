@@ -10,8 +10,7 @@ import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.storage import task_store
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, find_task
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def run(args: list[str]) -> int:
     from visr import api
 
     loaded = api.load(chosen.run, device="cpu")
-    task = Task.load(task_store.find(loaded.directory, chosen.task))
+    task = Task.load(find_task(loaded.directory, chosen.task))
     path = loaded.export(task, chosen.out, gpi=chosen.policy == "gpi", seed=chosen.seed)
     inputs = {"observation": ["N", *(loaded.agent.spec.observation_space.shape or ())]}
     if size := loaded.agent.psi.memory_size:

@@ -13,9 +13,9 @@ import tyro
 from visr.commands import options, output
 from visr.config import FinetuneConfig
 from visr.errors import UserError
-from visr.storage import schema, task_store
+from visr.storage import schema
 from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, find_task
 
 if TYPE_CHECKING:
     from visr.storage.run_dir import RunDir
@@ -84,7 +84,7 @@ def _start(chosen: Options, observe: output.Observer | None) -> RunDir:
     from visr import api
 
     loaded = api.load(chosen.run, device=chosen.device)
-    task = Task.load(task_store.find(loaded.directory, chosen.task))
+    task = Task.load(find_task(loaded.directory, chosen.task))
     settings = dataclasses.asdict(chosen.settings)
     name = Path(chosen.task).stem
     return loaded.finetune(task, name=name, out=chosen.out, observe=observe, **settings).directory

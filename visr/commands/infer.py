@@ -11,8 +11,8 @@ import numpy as np
 
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.storage import task_store
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, new_path
+from visr.storage.run_dir import slug
 
 if TYPE_CHECKING:
     from visr.api import Run
@@ -76,9 +76,13 @@ def run(args: list[str]) -> int:
 
 
 def _save(loaded: Run, task: Task, chosen: Options) -> Path:
-    given = chosen.out
-    path = task_store.place(loaded.directory, task, chosen.name) if given is None else Path(given)
-    return task_store.keep(task, path)
+    run = loaded.directory
+    if chosen.out is not None:
+        path = Path(chosen.out)
+    else:
+        path = new_path(run, task) if chosen.name is None else run.task(slug(chosen.name))
+    task.save(path)
+    return path
 
 
 def _next(loaded: Run, path: Path) -> str:

@@ -10,8 +10,7 @@ import numpy as np
 
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.storage import task_store
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, find_task
 
 if TYPE_CHECKING:
     from visr.api import Run
@@ -95,7 +94,7 @@ def _task(loaded: Run, task: str) -> tuple[np.ndarray, str]:
         w = np.zeros(d, dtype=np.float32)
         w[axis - 1] = -1.0 if value.startswith("-") else 1.0
         return w, task
-    saved = Task.load(task_store.find(loaded.directory, task))
+    saved = Task.load(find_task(loaded.directory, task))
     if len(saved.w) != d:
         raise UserError(
             f"The task `{saved.name}` has {len(saved.w)} features and this run has {d}; "

@@ -18,8 +18,7 @@ from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
 from visr.inference import rewards
 from visr.ops import sphere
-from visr.storage.records.evaluation import Evaluation
-from visr.storage.records.grid_snapshot import NUM_POLICIES, NUM_TASKS, GridSnapshot
+from visr.storage.records.grid import NUM_POLICIES, NUM_TASKS, Evaluation, GridSnapshot
 from visr.storage.records.task import Task
 from visr.types import Transitions
 

@@ -19,8 +19,8 @@ from visr.explorer.validation import RequestFields
 from visr.inference import expression, mixing
 from visr.inference.prompts import Reward
 from visr.inference.steps import RewardedSteps
-from visr.storage import task_store
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, new_path
+from visr.storage.run_dir import slug
 
 MAX_EPISODES, MAX_STEPS = 50, 100_000
 """Limits for the environment's own reward: the paper's numbers."""
@@ -97,14 +97,12 @@ class TaskRequests:
     def save(self, id: str, name: str) -> str:
         """Save a task in the run and return its name there; never overwrite another task."""
         task = self.get(id).task
-        stem = task_store.slug(name or task.name)
-        if not name:
-            path = task_store.place(self.run.directory, task)
-        else:
-            path = self.run.directory.task(stem)
-            if path.exists():
-                raise UserError(f"There is a task `{stem}` already; give this one another name.")
-        return task_store.keep(task, path).stem
+        run = self.run.directory
+        path = run.task(slug(name)) if name else new_path(run, task)
+        if name and path.exists():
+            raise UserError(f"There is a task `{path.stem}` already; give this one another name.")
+        task.save(path)
+        return path.stem
 
     def saved_names(self) -> list[str]:
         """Names of the tasks saved in the run."""

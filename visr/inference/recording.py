@@ -22,8 +22,7 @@ from visr.envs.episodes import EpisodeSteps, TaskSchedule, play_episodes
 from visr.errors import UserError
 from visr.inference import collect, expression
 from visr.inference.steps import RewardedSteps
-from visr.storage import checksums
-from visr.storage.files import write_tensors
+from visr.storage.files import check_tensors, write_tensors
 
 _NUM_ENVS = 32
 _LARGEST = 2**28
@@ -89,7 +88,7 @@ class Recording:
         try:
             if path.stat().st_size > 4 * _LARGEST:  # observations twice, and the smaller rest
                 raise ValueError(f"it is larger than {4 * _LARGEST:,} bytes")
-            checksums.check(path)
+            check_tensors(path)
             with safetensors.safe_open(str(path), framework="np") as file:
                 names = [str(name) for name in json.loads((file.metadata() or {})["names"])]
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from visr.report import curves, maps, scores, style
 from visr.report.read import RunData, SavedTask
 from visr.report.scores import Published
-from visr.storage.records.grid_snapshot import NUM_POLICIES, GridSnapshot
+from visr.storage.records.grid import NUM_POLICIES, GridSnapshot
 from visr.storage.records.two_phase import TwoPhase
 
 

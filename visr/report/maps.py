@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from visr.report import style
 from visr.report.read import Floats
-from visr.storage.records.evaluation import Evaluation
-from visr.storage.records.grid_snapshot import GridSnapshot
+from visr.storage.records.grid import Evaluation, GridSnapshot
 
 Bools = NDArray[np.bool_]
 

@@ -14,9 +14,8 @@ from visr.atari_games import Game, by_id
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.storage.records import finetuning
-from visr.storage.records.evaluation import Evaluation
 from visr.storage.records.finetuning import FinetuneResult
-from visr.storage.records.grid_snapshot import GridSnapshot
+from visr.storage.records.grid import Evaluation, GridSnapshot
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import LARGEST_SCORE, Adapted, AdaptedCondition, TwoPhase
 from visr.storage.run_dir import RunDir, evaluation_of

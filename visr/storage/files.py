@@ -1,30 +1,50 @@
-"""Read and write whole files, atomically; errors of the disk become one sentence."""
+"""Read and write whole files: atomically, with checksums; errors of the disk become one sentence.
+
+A file without a checksum passes: older runs have none, and people write tasks by hand.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from visr.errors import UserError
-from visr.storage import checksums, lock, safe_open
+from visr.storage import lock
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CHECKSUM = "checksum"
+"""The key of the checksum in JSON objects and in the metadata of safetensors files."""
+_BLANK = "0" * 64
+"""In place of the checksum while it is computed."""
+_CHUNK = 1 << 20
 _LARGEST_JSON = 64 * 1024 * 1024
+_LARGEST_HEADER = 100_000_000
 _LONGEST_WRITE = 600.0
 """Seconds to wait for another process that writes the same file."""
 
 
+class DamagedFile(ValueError):
+    """A file is not as it was written; the message says what is wrong."""
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an OSError (disk full, read-only, no permission) into a UserError."""
+    """Turn an OSError (disk full, read-only, no permission, a link) into a UserError."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error).partition("\n")[0]
+        if error.errno == errno.ELOOP and error.filename:
+            reason = f"{Path(error.filename).name} is a link to another place"
         raise UserError(
             f"Cannot write {path}: {reason}; free some space or choose another place."
         ) from error
@@ -43,6 +63,14 @@ def reading(path: Path) -> Iterator[None]:
         raise UserError(
             f"{path} is damaged: it is not text; restore it or make it again."
         ) from None
+
+
+def sha256(text: str) -> str:
+    """SHA-256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+# ------------------------------------------------------------------------------------- bytes
 
 
 def write_bytes(path: Path, *content: bytes | memoryview) -> None:
@@ -72,24 +100,34 @@ def write_bytes(path: Path, *content: bytes | memoryview) -> None:
             os.close(directory)
 
 
-def write_tensors(path: Path, content: bytes) -> None:
-    """Write a safetensors file atomically, with a checksum of all of it."""
-    write_bytes(path, *checksums.with_checksum(content))
+def read_bytes(path: Path, most: int) -> bytes:
+    """All of a regular file of at most `most` bytes."""
+    with reading(path), _open_regular(path) as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise UserError(f"{path} is larger than {most:,} bytes; it is not one of ours.")
+        return file.read()
+
+
+def _open_regular(path: Path) -> IO[bytes]:
+    """A regular file, or an OSError: reading a pipe may block, and a device may never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return open(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    raise OSError(errno.EINVAL, "It is a pipe or a device", str(path))
+
+
+# -------------------------------------------------------------------------------------- JSON
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write indented JSON atomically; objects get a checksum. Equal content gives equal bytes."""
     if isinstance(content, dict):
-        content = {**content, checksums.KEY: checksums.of_json(content)}
+        content = {**content, CHECKSUM: _checksum_of_json(content)}
     write_bytes(path, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
-
-
-def read_bytes(path: Path, most: int) -> bytes:
-    """All of a regular file of at most `most` bytes."""
-    with reading(path), safe_open.to_read(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
-            raise UserError(f"{path} is larger than {most:,} bytes; it is not one of ours.")
-        return file.read()
 
 
 def read_json(path: Path) -> Any:
@@ -97,13 +135,96 @@ def read_json(path: Path) -> Any:
     with reading(path):
         text = read_bytes(path, _LARGEST_JSON).decode("utf-8")
     try:
-        return checksums.verified(json.loads(text))
-    except checksums.DamagedFile:
-        raise UserError(
-            f"{path} is not as it was written (its checksum does not match): restore it or make it again; "
-            f'if you changed it yourself, remove its line "{checksums.KEY}".'
-        ) from None
+        content = json.loads(text)
+        if not isinstance(content, dict) or CHECKSUM not in content:
+            return content
+        is_intact = content[CHECKSUM] == _checksum_of_json(content)
     except (ValueError, RecursionError):
         raise UserError(
             f"{path} is damaged: it is not JSON; restore it or make it again."
         ) from None
+    if not is_intact:
+        raise UserError(
+            f"{path} is not as it was written (its checksum does not match): restore it or make it again; "
+            f'if you changed it yourself, remove its line "{CHECKSUM}".'
+        )
+    return {k: v for k, v in content.items() if k != CHECKSUM}
+
+
+def _checksum_of_json(content: dict[str, Any]) -> str:
+    """SHA-256 of the values except the checksum; it does not depend on order or layout."""
+    plain = json.loads(json.dumps({k: v for k, v in content.items() if k != CHECKSUM}))
+    return sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")))
+
+
+# ------------------------------------------------------------------------------- safetensors
+
+
+def write_tensors(path: Path, content: bytes) -> None:
+    """Write a safetensors file atomically; its checksum is SHA-256 of all of it, with zeros in its place."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    tensors, body = json.loads(content[8:end]), memoryview(content)[end:]
+    words = tensors.pop("__metadata__", {})
+    digest = hashlib.sha256(_header({**words, CHECKSUM: _BLANK}, tensors))
+    digest.update(body)
+    write_bytes(path, _header({**words, CHECKSUM: digest.hexdigest()}, tensors), body)
+
+
+def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; damage is a UserError that ends with the remedy."""
+    import safetensors.torch
+
+    try:
+        check_tensors(path)
+        return safetensors.torch.load_file(path)
+    except (OSError, safetensors.SafetensorError, ValueError) as error:
+        raise UserError(f"{path} is damaged ({error}); {remedy}.") from None
+
+
+def check_tensors(path: Path) -> None:
+    """Raise `DamagedFile` if a safetensors file is not as it was written."""
+    with _open_regular(path) as file:
+        header, words = _read_header(file)
+        recorded = words.get(CHECKSUM)
+        if recorded is None:
+            return
+        if not isinstance(recorded, str):
+            raise DamagedFile("its checksum is not text")
+        digest = hashlib.sha256(header.replace(recorded.encode(), _BLANK.encode(), 1))
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != recorded:
+        raise DamagedFile("its checksum does not match its content")
+
+
+def tensor_metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a safetensors file; `DamagedFile` if it cannot be read."""
+    with _open_regular(path) as file:
+        return _read_header(file)[1]
+
+
+def _header(words: dict[str, str], tensors: dict[str, Any]) -> bytes:
+    """Length and JSON header, padded with spaces to a multiple of eight bytes.
+
+    Metadata is sorted, so that equal content gives equal files; safetensors writes it in any order.
+    """
+    whole = {"__metadata__": dict(sorted(words.items())), **tensors}
+    text = json.dumps(whole, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _read_header(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
+    """Length and JSON header as bytes, and the metadata in it."""
+    length = file.read(8)
+    size = int.from_bytes(length, "little")
+    if size > min(os.fstat(file.fileno()).st_size - 8, _LARGEST_HEADER):
+        raise DamagedFile("its header is cut short")
+    text = file.read(size)
+    try:
+        words = json.loads(text).get("__metadata__", {})
+    except (AttributeError, RecursionError, ValueError):
+        raise DamagedFile("its header is not JSON") from None
+    if not isinstance(words, dict):
+        raise DamagedFile("its metadata is not an object")
+    return length + text, words

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from visr.errors import UserError
-from visr.storage import safe_open
 
 log = logging.getLogger("visr")
 
@@ -65,7 +64,7 @@ def acquire(path: Path, refusal: Callable[[str], str], timeout: float) -> int:
     """A descriptor of the locked file at `path`, created if missing; give it to `release`."""
     deadline = time.monotonic() + timeout
     while True:
-        descriptor = safe_open.to_write(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             # the previous holder may have removed the file: then `path` is another file now
             if _flock(descriptor, path) and _is_at(descriptor, path):

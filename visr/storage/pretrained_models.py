@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from visr.config import RunConfig
 from visr.errors import UserError, did_you_mean
-from visr.storage import checksums, schema
-from visr.storage.files import read_json, write_json, write_tensors
+from visr.storage import schema
+from visr.storage.files import read_json, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,16 +75,9 @@ def card(name: str) -> Card:
 
 def weights(name: str) -> dict[str, Tensor]:
     """The tensors of phi and psi by name, as float32."""
-    import safetensors
-    import safetensors.torch
     import torch
 
-    path = PLACE / f"{card(name).name}.safetensors"
-    try:
-        checksums.check(path)
-        tensors = safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); reinstall visr.") from None
+    tensors = read_tensors(PLACE / f"{card(name).name}.safetensors", "reinstall visr")
     return {k: v.float() if v.dtype == torch.float16 else v for k, v in tensors.items()}
 
 

@@ -33,8 +33,8 @@ from pathlib import Path
 from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.storage import checksums, lock
-from visr.storage.files import read_json, reading, write_json, writing
+from visr.storage import lock
+from visr.storage.files import read_json, reading, sha256, tensor_metadata, write_json, writing
 from visr.storage.tables import read_rows, rows_until
 
 FORMAT = 1
@@ -210,13 +210,13 @@ class RunDir:
         for file in (self.metrics, self.evaluation, self.online):
             with contextlib.suppress(UserError):  # a damaged table must not stop training
                 if file.exists():
-                    known[file.name] = checksums.of_text(rows_until(file, num_steps))
+                    known[file.name] = sha256(rows_until(file, num_steps))
         return known
 
     def changed_tables(self, checkpoint: Path) -> list[Path]:
         """Tables whose rows have changed since that checkpoint was written."""
         try:
-            known = dict(json.loads(checksums.metadata(checkpoint).get("tables", "{}")))
+            known = dict(json.loads(tensor_metadata(checkpoint).get("tables", "{}")))
         except (AttributeError, OSError, TypeError, ValueError):  # `checkpoint.load` reports it
             return []
         now = self.table_checksums(int(checkpoint.stem))

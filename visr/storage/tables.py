@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from visr.errors import UserError
-from visr.storage import safe_open
 from visr.storage.files import read_bytes, reading, write_bytes, writing
 
 _LARGEST = 1024 * 1024 * 1024
@@ -26,8 +25,8 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
             rows = [
                 [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
             ]
-        descriptor = safe_open.to_write(path, os.O_WRONLY | os.O_APPEND)
-        with open(descriptor, "a", encoding="utf-8") as file:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+        with open(os.open(path, flags, 0o666), "a", encoding="utf-8") as file:
             file.write(csv_text(rows))
 
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from visr.agents.visr import Visr
 from visr.errors import UserError
-from visr.storage import checksums, pretrained_models
-from visr.storage.files import write_tensors
+from visr.storage import pretrained_models
+from visr.storage.files import check_tensors, write_tensors
 from visr.storage.run_dir import FORMAT, RunDir
 from visr.training import diagnostics
 from visr.training.learner import within
@@ -54,7 +54,7 @@ class Loaded(NamedTuple):
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     """Tensors and counts of a checkpoint; damage is a UserError."""
     try:
-        checksums.check(path)
+        check_tensors(path)
         with safetensors.safe_open(str(path), framework="pt") as file:
             counts = dict(json.loads((file.metadata() or {})["visr"]))
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -67,15 +67,6 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     if not all(type(count) is int and count >= 0 for count in counts.values()):
         raise Damaged(f"{path} is damaged: it counts {counts}")
     return tensors, counts
-
-
-def load_tensors(path: Path, way_out: str) -> dict[str, Tensor]:
-    """Tensors of a file with a checksum; damage is a UserError that ends with the way out."""
-    try:
-        checksums.check(path)
-        return safetensors.torch.load_file(path)
-    except (OSError, safetensors.SafetensorError, ValueError) as error:
-        raise UserError(f"{path} is damaged ({error}); {way_out}.") from None
 
 
 def newest_intact(run: RunDir) -> Loaded:

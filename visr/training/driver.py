@@ -13,7 +13,7 @@ from torch import Tensor
 
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.storage.files import write_tensors, writing
+from visr.storage.files import read_tensors, write_tensors, writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows, truncate_after
 from visr.training import checkpoint
@@ -267,7 +267,7 @@ def _restore_replay(run: RunDir, trainer: Trainer) -> None:
     for path in run.replay_pieces():
         if replay is None or path in newer:
             continue
-        piece = checkpoint.load_tensors(path, way_out)
+        piece = read_tensors(path, way_out)
         try:
             replay.restore(piece)
         except (IndexError, KeyError, TypeError, ValueError) as error:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from tests.robustness.torture.processes import Ended, visr
 from visr.errors import UserError
-from visr.storage import checksums
-from visr.storage.files import read_json
+from visr.storage.files import check_tensors, read_json
 
 SMOKE = (
     *("--preset", "smoke", "--height", "7", "--width", "7", "--num-steps", "7680"),
@@ -103,7 +102,7 @@ def refuse_torn_files(place: Path) -> None:
     for path in (place / "run").rglob("*"):
         try:
             if path.suffix == ".safetensors":
-                checksums.check(path)
+                check_tensors(path)
             elif path.suffix == ".json":
                 read_json(path)
         except (OSError, UserError):

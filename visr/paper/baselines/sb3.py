@@ -27,8 +27,7 @@ from visr.config import RunConfig
 from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
 from visr.networks import images
-from visr.storage import checksums
-from visr.storage.files import write_tensors
+from visr.storage.files import check_tensors, write_tensors
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 
@@ -81,7 +80,7 @@ def load(run: RunDir, config: RunConfig) -> Model:
     model = build(config, env)
     env.close()
     try:
-        checksums.check(checkpoints[-1])
+        check_tensors(checkpoints[-1])
         model.policy.load_state_dict(safetensors.torch.load_file(checkpoints[-1]))
     except (OSError, safetensors.SafetensorError, RuntimeError, ValueError):
         raise UserError(

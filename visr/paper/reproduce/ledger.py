@@ -12,8 +12,16 @@ from typing import Any
 
 from visr.errors import UserError
 from visr.paper.reproduce.plan import Job, Plan
-from visr.storage import checksums, lock
-from visr.storage.files import read_bytes, read_json, reading, write_bytes, writing
+from visr.storage import lock
+from visr.storage.files import (
+    CHECKSUM,
+    read_bytes,
+    read_json,
+    reading,
+    sha256,
+    write_bytes,
+    writing,
+)
 from visr.storage.run_dir import RunDir
 
 _STATES = ("pending", "running", "done", "failed")
@@ -132,7 +140,7 @@ class Ledger:
     def _write(self) -> None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*_COLUMNS, checksums.KEY])
+        writer.writerow([*_COLUMNS, CHECKSUM])
         for row in self.rows.values():
             columns = [str(getattr(row, name)) for name in _COLUMNS]
             writer.writerow([*columns, _checksum(columns)])
@@ -163,7 +171,7 @@ def read(path: Path) -> list[Row]:
         reader = csv.DictReader(io.StringIO(text))
         if missing := set(_COLUMNS) - set(reader.fieldnames or ()):
             raise ValueError(f"it has no column {min(missing)}")
-        if unknown := set(reader.fieldnames or ()) - {*_COLUMNS, checksums.KEY}:
+        if unknown := set(reader.fieldnames or ()) - {*_COLUMNS, CHECKSUM}:
             raise ValueError(f"it has a column {min(unknown)!r}")
         return [_row(values) for values in reader]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
@@ -173,15 +181,13 @@ def read(path: Path) -> list[Row]:
 
 
 def _checksum(columns: list[str]) -> str:
-    return checksums.of_text("\n".join(columns))[:16]
+    return sha256("\n".join(columns))[:16]
 
 
 def _row(values: dict[str, str]) -> Row:
     if None in values.values():
         raise ValueError(f"the row of {values['job']} is cut short")
-    if checksums.KEY in values and values[checksums.KEY] != _checksum(
-        [values[name] for name in _COLUMNS]
-    ):
+    if CHECKSUM in values and values[CHECKSUM] != _checksum([values[name] for name in _COLUMNS]):
         raise ValueError(f"the row of {values['job']} does not match its checksum")
     row = Row(**{f.name: _KINDS[str(f.type)](values[f.name]) for f in fields(Row)})
     if row.state not in _STATES:

@@ -18,7 +18,6 @@ from visr import config as configuration
 from visr.errors import UserError
 from visr.paper.reproduce.ledger import Ledger, Row
 from visr.paper.reproduce.plan import Job, Phase, Plan
-from visr.storage import safe_open
 from visr.storage.files import writing
 from visr.storage.run_dir import RunDir
 
@@ -85,7 +84,7 @@ class Runner:
         log = out / "logs" / f"{job.id.replace('/', '.')}.log"
         with writing(log):
             log.parent.mkdir(parents=True, exist_ok=True)
-            errors = safe_open.to_write(log, os.O_WRONLY | os.O_TRUNC)
+            errors = os.open(log, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             process = _start_process(instructions(job, out), errors, self._lock)
         finally:

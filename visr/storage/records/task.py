@@ -1,7 +1,8 @@
-"""task.json: a unit vector to pursue, where it came from, and how far to trust it."""
+"""tasks/NAME.json: a unit vector to pursue, where it came from, and how far to trust it."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from visr.config import Bound
 from visr.errors import UserError
 from visr.storage import schema
 from visr.storage.files import read_json, write_json
+from visr.storage.run_dir import RunDir, evaluation_of, slug
 
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
 Vector = Annotated[NDArray[np.float64], Bound(-_LARGEST, _LARGEST)]
@@ -46,8 +48,9 @@ class Task:
     """[S], the true reward over states, where it is known (grid worlds)."""
 
     def save(self, path: Path) -> None:
-        """Write task.json."""
+        """Write task.json; the evaluation of an earlier task beside it is removed."""
         write_json(path, self.to_dict())
+        evaluation_of(path).unlink(missing_ok=True)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of task.json; infinities become null."""
@@ -99,6 +102,34 @@ def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chose
         num_steps=0,
         num_rewarded=0,
     )
+
+
+def new_path(run: RunDir, task: Task) -> Path:
+    """A path in the run, named after the reward, that no task of another reward has."""
+    stem = slug(task.name)
+    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
+    return next(path for path in map(run.task, numbered) if _is_free(path, task))
+
+
+def _is_free(path: Path, task: Task) -> bool:
+    """Whether nothing is there, or an earlier task for the same reward."""
+    if not path.exists():
+        return True
+    try:
+        return Task.load(path).name == task.name
+    except UserError:
+        return False
+
+
+def find_task(run: RunDir, task: str) -> Path:
+    """The file of a task that is named by its name in the run or by a path."""
+    saved = run.task(task)
+    if saved.parent == run.tasks and saved.is_file():
+        return saved
+    if Path(task).is_file():
+        return Path(task)
+    names = ", ".join(path.stem for path in run.task_files()) or "none yet; see `visr infer`"
+    raise UserError(f"There is no task {task!r}: neither a file nor saved in the run ({names}).")
 
 
 def _unit(w: NDArray[np.float64]) -> NDArray[np.float64]:
