@@ -18,7 +18,7 @@ from visr.storage import pretrained_models
 from visr.storage.records.grid import Evaluation
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
-from visr.training.progress import Observer
+from visr.training.driver import Observer
 
 __all__ = [
     "Evaluation",

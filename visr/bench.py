@@ -28,8 +28,8 @@ from visr.envs.grid.world import NUM_ACTIONS, GridWorld
 from visr.storage.run_dir import RunDir
 from visr.training import devices
 from visr.training.actor_pool import group_sizes
-from visr.training.batch_queue import concatenate
 from visr.training.driver import Trainer
+from visr.training.learner import concatenate
 from visr.training.loop import Loop, new_agent
 from visr.training.metrics import MetricsWriter
 from visr.types import Unroll

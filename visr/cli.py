@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from visr.errors import UserError, did_you_mean, one_line
-from visr.training.progress import Stopped
+from visr.errors import Stopped, UserError, did_you_mean, one_line
 
 VERBS = {
     "pretrain": "train without rewards in an environment",

@@ -1,4 +1,4 @@
-"""The exception whose text is meant for the user, and functions that make text safe to print."""
+"""Exceptions whose text is meant for the user, and functions that make text safe to print."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ class UserError(Exception):
 
     The command line prints it on stderr and exits with code 2; in Python it is an ordinary exception.
     """
+
+
+class Stopped(Exception):
+    """Training was asked to stop, and stopped cleanly."""
+
+    def __init__(self, signal_number: int, saved_steps: int, resume_command: str) -> None:
+        super().__init__(
+            f"Stopped; the run is saved as of step {saved_steps:,}. Go on with `{resume_command}`."
+        )
+        self.signal_number = signal_number
 
 
 def short_repr(value: Any, most: int = 60) -> str:

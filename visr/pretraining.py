@@ -16,10 +16,9 @@ from visr.inference import recording
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import driver
-from visr.training.driver import Every, Hooks
+from visr.training.driver import Every, Hooks, Observer
 from visr.training.loop import Loop
 from visr.training.metrics import MetricsWriter
-from visr.training.progress import Observer
 
 if TYPE_CHECKING:
     from visr.cluster.loop import ClusterLoop

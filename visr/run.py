@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from visr import agents, envs
 from visr import config as configuration
-from visr import envs
-from visr.agents import registry
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID
 from visr.envs.grid.dynamic_programming import GAMMA
@@ -35,7 +34,7 @@ from visr.storage.records.task import Task, direction
 from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
-from visr.training.progress import Observer
+from visr.training.driver import Observer
 
 
 class Run:
@@ -56,7 +55,7 @@ class Run:
             )
         self._codec = envs.space_codec(self.config)
         spec = envs.spec(self.config)
-        agent = registry.new(self.config.agent, spec).requires_grad_(False)
+        agent = agents.new(self.config.agent, spec).requires_grad_(False)
         if model is None:
             self.num_steps = checkpoint.restore_agent(agent, run_dir)
         else:

@@ -9,8 +9,8 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete
 
+from visr import agents
 from visr import config as configuration
-from visr.agents import registry
 from visr.agents.extensions.visr_plus import VisrPlus
 from visr.agents.visr import Visr
 from visr.config import RunConfig
@@ -29,7 +29,7 @@ def new_agent() -> NewAgent:
     def make(**fields: Any) -> Visr:
         torch.manual_seed(0)
         fields = {"hidden_sizes": (16, 16), "target_period": 2, **fields}
-        return registry.new_visr(configuration.replace(RunConfig(), **fields).agent, SPEC)
+        return agents.new_visr(configuration.replace(RunConfig(), **fields).agent, SPEC)
 
     return make
 

@@ -12,8 +12,8 @@ from gymnasium.spaces import Discrete
 from torch import Tensor
 
 from tests.probes import CORRIDOR, NOISE
+from visr import agents
 from visr import config as configuration
-from visr.agents import registry
 from visr.agents.base import Agent
 from visr.agents.curiosity import Curiosity
 from visr.agents.diayn import Diayn
@@ -31,7 +31,7 @@ GAMMA = 0.9
 def new_agent(algorithm: str, **fields: Any) -> Agent:
     torch.manual_seed(0)
     config = configuration.replace(RunConfig(), algorithm=algorithm, **{**SMALL, **fields})
-    return registry.new(config.agent, SPEC)
+    return agents.new(config.agent, SPEC)
 
 
 def new_unroll(agent: Agent) -> Unroll:

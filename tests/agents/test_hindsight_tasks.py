@@ -9,8 +9,8 @@ import torch
 from gymnasium.spaces import Discrete
 
 from tests.reference import n_step_targets
+from visr import agents
 from visr import config as configuration
-from visr.agents import registry
 from visr.agents.extensions import hindsight_tasks
 from visr.agents.extensions.hindsight_tasks import SeededGenerators
 from visr.agents.visr import Visr
@@ -138,4 +138,4 @@ def test_task_steps_are_refused_with_an_lstm():
         RunConfig(), task_distribution="visited", task_steps=1, core="lstm"
     )
     with pytest.raises(UserError, match="--core none"):
-        registry.new(config.agent, EnvSpec(Discrete(9), num_actions=4))
+        agents.new(config.agent, EnvSpec(Discrete(9), num_actions=4))

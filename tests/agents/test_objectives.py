@@ -9,8 +9,8 @@ import pytest
 import torch
 from gymnasium.spaces import Discrete
 
+from visr import agents
 from visr import config as configuration
-from visr.agents import registry
 from visr.agents.extensions.objectives import Wasserstein, overlap
 from visr.agents.extensions.visr_plus import VisrPlus
 from visr.agents.visr import Visr
@@ -192,7 +192,7 @@ def test_settings_beyond_the_paper_get_visr_plus(fields: dict[str, Any], new_age
 
 @pytest.mark.parametrize("preset", ["paper", "grid", "atari", "minatar", "classic"])
 def test_presets_of_the_paper_get_the_papers_agent(preset: str):
-    assert type(registry.new(presets.get(preset).agent, SPEC)) is Visr
+    assert type(agents.new(presets.get(preset).agent, SPEC)) is Visr
 
 
 def test_visr_plus_with_the_papers_settings_has_the_papers_losses(

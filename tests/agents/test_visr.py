@@ -11,8 +11,8 @@ from gymnasium.spaces import Discrete
 from torch import Tensor
 
 from tests.reference import gpi_values, n_step_targets
+from visr import agents
 from visr import config as configuration
-from visr.agents import registry
 from visr.agents.base import BehaviourModel
 from visr.agents.visr import Visr
 from visr.config import AgentConfig, RunConfig
@@ -36,7 +36,7 @@ def agent_config(**fields: Any) -> AgentConfig:
 
 def new_agent(**fields: Any) -> Visr:
     torch.manual_seed(0)
-    return registry.new_visr(agent_config(**fields), SPEC)
+    return agents.new_visr(agent_config(**fields), SPEC)
 
 
 def parameters_after_an_update(agent: Visr, unroll: Unroll) -> dict[str, Tensor]:

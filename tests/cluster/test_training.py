@@ -20,8 +20,8 @@ from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
 from visr.training import checkpoint
+from visr.training.driver import Status
 from visr.training.loop import Loop
-from visr.training.progress import Status
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("session")]
 

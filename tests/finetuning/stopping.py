@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import visr
+from visr.errors import Stopped
 from visr.finetuning import run as finetuning
 from visr.finetuning.trainer import FineTuner
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
-from visr.training.progress import Stopped
 
 
 def assert_a_stop_changes_nothing(

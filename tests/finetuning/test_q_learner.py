@@ -23,7 +23,7 @@ from visr import pretraining
 from visr.cli import main
 from visr.commands import finetune as command
 from visr.config import FinetuneConfig
-from visr.errors import UserError
+from visr.errors import Stopped, UserError
 from visr.finetuning import run as finetuning
 from visr.finetuning.trainer import FineTuner
 from visr.storage.files import write_json
@@ -37,7 +37,6 @@ from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.actor import Actor
-from visr.training.progress import Stopped
 from visr.types import Unroll
 
 SHORT: dict[str, Any] = {"num_steps": 3_200, "updates_per_round": 2, "checkpoint_every": 1_600}

@@ -19,7 +19,7 @@ from visr.config import AgentConfig
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows, read_rows
-from visr.training import checkpoint, diagnostics
+from visr.training import checkpoint, metrics
 from visr.training.loop import Loop
 from visr.training.metrics import MetricsWriter
 
@@ -116,7 +116,7 @@ def test_features_that_are_equal_in_all_states_stop_a_run(
         ),
     ):
         pretraining.start(path, tiny(env="Odd/Still-v0", **SMALL))
-    assert len(read_rows(RunDir(path).metrics)) == diagnostics.PATIENCE
+    assert len(read_rows(RunDir(path).metrics)) == metrics.PATIENCE
     assert len(caplog.records) == 1  # one warning only
     assert RunDir.open(path).checkpoints()
 
@@ -130,7 +130,7 @@ def test_the_count_of_troubled_rows_is_saved(tmp_path: Path, tiny: Any):
     run = RunDir.create(tmp_path / "run", tiny())
     first, second = MetricsWriter(run), MetricsWriter(run)
     row = {"feature_concentration": torch.tensor(1.0)}
-    for step in range(diagnostics.PATIENCE - 1):
+    for step in range(metrics.PATIENCE - 1):
         first.add([row])
         first.write(step, step, {})
     second.load_state(first.state())
@@ -152,7 +152,7 @@ def test_a_psi_with_dead_units_is_detected():
     for loop in (alive, dead):
         reports = [dict(m) for round in loop.rounds() for m in round.metrics]
         found.append(
-            diagnostics.trouble(config.agent, {k: float(v) for k, v in reports[0].items()})
+            metrics.find_trouble(config.agent, {k: float(v) for k, v in reports[0].items()})
         )
     assert found[0] is None
     assert found[1] is not None
@@ -173,12 +173,12 @@ def test_a_psi_that_explodes_stops_a_run_and_leaves_finite_checkpoints(tmp_path:
 def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path):
     loop = Loop(tiny())
     tensors, _ = loop.state()
-    diagnostics.refuse_non_finite(tensors, 1)
+    checkpoint.refuse_non_finite(tensors, 1)
     next(iter(tensors.values()))[0] = float("inf")
     with pytest.raises(
         UserError, match=r"learner\.agent\..* is not finite; the last checkpoint is kept"
     ):
-        diagnostics.refuse_non_finite(tensors, 1)
+        checkpoint.refuse_non_finite(tensors, 1)
 
 
 @pytest.mark.parametrize(
@@ -194,13 +194,13 @@ def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path):
     ],
 )
 def test_the_psi_loss_is_bounded_where_cumulants_are(changes: dict[str, Any], bound: float):
-    assert diagnostics.largest_error(AgentConfig(**changes)) == pytest.approx(bound)
+    assert metrics.largest_error(AgentConfig(**changes)) == pytest.approx(bound)
 
 
 def test_random_features_may_be_nearly_equal_in_all_states():
-    metrics = {"feature_concentration": 1.0}
-    assert diagnostics.trouble(AgentConfig(features="random"), metrics) is None
-    assert diagnostics.trouble(AgentConfig(), metrics) is not None
+    row = {"feature_concentration": 1.0}
+    assert metrics.find_trouble(AgentConfig(features="random"), row) is None
+    assert metrics.find_trouble(AgentConfig(), row) is not None
 
 
 def test_a_table_of_an_older_version_keeps_its_columns(tmp_path: Path):

@@ -23,7 +23,7 @@ import torch
 from visr import pretraining
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
-from visr.training.progress import Status
+from visr.training.driver import Status
 
 COMMAND = [sys.executable, "-m", "visr.cli", "pretrain"]
 TRAIN = ["--preset", "smoke", "--num-steps", "15360", "--checkpoint-every", "2560"]

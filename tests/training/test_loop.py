@@ -12,7 +12,7 @@ from torch import Tensor
 from visr.errors import UserError
 from visr.training.actor import Actor
 from visr.training.actor_pool import LocalActorPool, group_sizes
-from visr.training.batch_queue import concatenate
+from visr.training.learner import concatenate
 from visr.training.loop import Loop, total_updates
 from visr.training.remote_actor_pool import RemoteActorPool
 

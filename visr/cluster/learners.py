@@ -11,7 +11,7 @@ from visr.cluster.supervisor import is_lost_object, reason, remote_class
 from visr.cluster.workers import LearnerWorker, Weights
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.training.progress import LostProgress
+from visr.training.driver import LostProgress
 
 
 class RemoteLearners:
@@ -25,7 +25,8 @@ class RemoteLearners:
         self.pending: list[Any] = []
         """References to every learner's report, while they learn."""
         self._published: tuple[Any, Any] | None = None
-        self._is_prepared = False
+        self.are_running = False
+        """Whether the learners are prepared and not stopped."""
 
     def spawn(self) -> list[Any]:
         """Start the processes; returns references to their ids, to wait for before `prepare`."""
@@ -35,21 +36,16 @@ class RemoteLearners:
             self._host.options(**resources).remote(self._config, rank)
             for rank in range(cluster.num_learners)
         ]
-        self.pending, self._is_prepared = [], False
+        self.pending, self.are_running = [], False
         return [handle.process_id.remote() for handle in self.handles]
 
     def prepare(self, pids: list[Any]) -> None:
         """Build agents and learners; several connect to the first one."""
-        self.pids = self._get(pids)
+        self.pids = self.get(pids)
         several = len(self.handles) > 1
-        address = self._get([self.handles[0].address.remote()])[0] if several else None
-        self._get([handle.prepare.remote(address) for handle in self.handles])
-        self._is_prepared = True
-
-    @property
-    def are_running(self) -> bool:
-        """Whether the learners are prepared and not stopped."""
-        return self._is_prepared
+        address = self.get([self.handles[0].address.remote()])[0] if several else None
+        self.get([handle.prepare.remote(address) for handle in self.handles])
+        self.are_running = True
 
     def publish(self, version: int) -> Weights:
         """References to the current weights."""
@@ -65,7 +61,8 @@ class RemoteLearners:
     def is_finished(self, ready: set[Any]) -> bool:
         """Whether all learners are done, or one has failed and the others would wait for it."""
         return bool(self.pending) and (
-            ready.issuperset(self.pending) or any(_error(r) for r in ready & {*self.pending})
+            ready.issuperset(self.pending)
+            or any(_error(r) for r in ready.intersection(self.pending))
         )
 
     def result(self) -> tuple[dict[str, Any], tuple[Any, Any]] | None:
@@ -76,30 +73,26 @@ class RemoteLearners:
         pending, self.pending = self.pending, []
         published, self._published = self._published, None
         assert published is not None
-        if len(pending) == 1 and _is_lost(pending[0]):
+        if len(pending) == 1 and (error := _error(pending[0])) and is_lost_object(error):
             return None
-        return self._get(pending)[0], published
-
-    def fetch(self, references: list[Any]) -> list[Any]:
-        """The objects behind these references; if they are lost, so is the learner that made them."""
-        return self._get(references)
+        return self.get(pending)[0], published
 
     def state(self, unrolls: list[Any]) -> dict[str, Any]:
         """The learner's complete state, these unrolls included."""
-        return self._get([self.handles[0].state.remote(*unrolls)])[0]
+        return self.get([self.handles[0].state.remote(*unrolls)])[0]
 
     def load_state(self, state: dict[str, Any], num_updates: int) -> None:
         """The inverse of `state`, on every learner."""
         kept = ray.put(state)
-        self._get([h.load_state.remote(kept, num_updates) for h in self.handles])
+        self.get([h.load_state.remote(kept, num_updates) for h in self.handles])
 
     def close(self) -> None:
         """Stop all learners."""
         for handle in self.handles:
             ray.kill(handle)
-        self.handles, self.pending, self._is_prepared = [], [], False
+        self.handles, self.pending, self.are_running = [], [], False
 
-    def _get(self, references: list[Any]) -> list[Any]:
+    def get(self, references: list[Any]) -> list[Any]:
         """The results; if one learner is lost, stop all, because the others would wait for it."""
         try:
             return ray.get(references)
@@ -121,8 +114,3 @@ def _error(reference: Any) -> Exception | None:
     except (RayActorError, RayTaskError, ObjectLostError) as error:
         return error
     return None
-
-
-def _is_lost(reference: Any) -> bool:
-    error = _error(reference)
-    return error is not None and is_lost_object(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,9 +13,7 @@ from torch import Tensor
 from visr.agents.base import Agent
 from visr.cluster.actors import RemoteActors
 from visr.cluster.learners import RemoteLearners
-from visr.cluster.online_evaluation import RemoteOnlineEvaluation
-from visr.cluster.queue import QueuedUnrolls, UnrollQueue
-from visr.cluster.stats import ClusterStats
+from visr.cluster.queue import ClusterStats, QueuedUnrolls, UnrollQueue
 from visr.cluster.supervisor import wait_for_any
 from visr.cluster.workers import Weights, arrays, load_weights, tensors
 from visr.config import RunConfig
@@ -28,7 +26,6 @@ _TICK = 1.0
 """Longest time in seconds between two yields of the loop."""
 _REMIND_EVERY = 30.0
 """Seconds between log lines while workers are missing."""
-_NO_LIMIT = 2**62
 
 
 class ClusterLoop:
@@ -55,7 +52,6 @@ class ClusterLoop:
         self.learners = RemoteLearners(config)
         pids = self.learners.spawn()
         self.actors = RemoteActors(config, self._stats)
-        self.online = RemoteOnlineEvaluation(config) if config.training.num_rewarded_envs else None
         try:
             self._start_learners(pids)
             self._wait_for_actors()
@@ -67,8 +63,6 @@ class ClusterLoop:
         """Stop all workers."""
         self.actors.close()
         self.learners.close()
-        if self.online:
-            self.online.close()
 
     # ------------------------------------------------------------------- the Trainer protocol
 
@@ -92,18 +86,18 @@ class ClusterLoop:
         """The current networks, fetched from the learner on demand."""
         newest = self._newest_weights()
         if self._fetched is not newest:
-            load_weights(self._agent, *self.learners.fetch([newest.psi, newest.others]))
+            load_weights(self._agent, *self.learners.get([newest.psi, newest.others]))
             self._fetched = newest
         return self._agent
 
     @property
     def can_save_now(self) -> bool:
         """Whether a checkpoint can be written now: always, or only if it can contain the environments."""
-        return not self._is_synchronous or self.actors.remember
+        return not self._is_synchronous or self.actors.can_checkpoint_envs
 
     def extra_rows(self) -> dict[str, dict[str, float]]:
         """Cluster statistics and returns of the rewarded environments since the last call."""
-        return {"cluster": self.stats(), **({"online": self.online.row()} if self.online else {})}
+        return {"cluster": self.stats(), "online": self.actors.online_row()}
 
     def stats(self) -> dict[str, float]:
         """Cluster statistics since the last call."""
@@ -125,15 +119,12 @@ class ClusterLoop:
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """Synchronous: everything that the single-machine loop saves; asynchronous: the learner alone."""
         if self._is_synchronous:
-            state = self.learners.state(self._queue.drain()) | self.actors.state()
+            state = self.learners.state(self._queue.drain())
         else:
-            state = {k: v for k, v in self.learners.state([]).items() if k.startswith("learner.")}
-        if self.online:
-            state |= self.online.state()
-        return tensors(state), {
-            "num_steps": self.num_collected_steps,
-            "num_updates": self.num_updates,
-        }
+            state = _of(self.learners.state([]), "learner.")
+        state |= self.actors.state(with_groups=self._is_synchronous)
+        counts = {"num_steps": self.num_collected_steps, "num_updates": self.num_updates}
+        return tensors(state), counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`; starts new learners if the old ones are lost."""
@@ -147,18 +138,14 @@ class ClusterLoop:
         self._queue.reset(self.num_updates, 0 if waiting is None else len(waiting))
         self._weights = None
         self.actors.reset(self.num_collected_steps)
-        while self.actors.num_acting or self._online_is_acting():
+        while self.actors.are_acting:
             self._wait_and_queue(_TICK)
         self.actors.load_state(state, self.num_collected_steps)
-        if self.online:
-            self.online.load_state(state, self.num_collected_steps)
 
     def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved (synchronous only)."""
         if self._is_synchronous:
-            self.actors.restart(self.num_collected_steps)
-            if self.online:
-                self.online.restart(self.num_collected_steps)
+            self.actors.reset_unsaveable_envs(self.num_collected_steps)
 
     # ------------------------------------------------------------------------------ synchronous
 
@@ -172,16 +159,14 @@ class ClusterLoop:
             self._wait_and_queue(_TICK)
             yield Round(self.num_updates, [])
         if len(self._queue) < self._num_unrolls_left():
-            self.actors.begin(self._newest_weights(), _NO_LIMIT, _NO_LIMIT)
-            if self.online:
-                self.online.begin(self._newest_weights())
+            self.actors.begin(self._newest_weights())
         if len(self._queue) >= self.config.training.batch_size:
             self.learners.learn(self._queue.take_all())
         arrived: dict[int, QueuedUnrolls] = {}
         metrics: list[dict[str, float]] = []
-        while self.learners.pending or self.actors.num_acting or self._online_is_acting():
+        while self.learners.pending or self.actors.are_acting:
             ready = self._wait(_TICK)
-            arrived |= dict(self._receive(ready))
+            arrived |= dict(self.actors.receive(ready))
             if self.learners.is_finished(ready):
                 metrics = self._finish_learning()
         self._enqueue([arrived[group] for group in sorted(arrived)])
@@ -209,15 +194,11 @@ class ClusterLoop:
 
     def _start_free_actors(self) -> None:
         """Start free actors only while their unrolls can be used before they are too stale."""
-        cluster = self.config.cluster
-        num_fresh = (
-            cluster.max_staleness - cluster.publish_every + 2
-        ) * self.config.training.batch_size
-        waiting = len(self._queue)
-        wanted, room = self._num_unrolls_left() - waiting, num_fresh - waiting
-        self.actors.begin(self._newest_weights(), wanted, room)
-        if self.online and self.online.is_behind(self.num_collected_steps):
-            self.online.begin(self._newest_weights())
+        cluster, waiting = self.config.cluster, len(self._queue)
+        most_updates = cluster.max_staleness - cluster.publish_every + 2
+        room = most_updates * self.config.training.batch_size - waiting
+        wanted = self._num_unrolls_left() - waiting
+        self.actors.begin(self._newest_weights(), wanted, room, self.num_collected_steps)
 
     # ------------------------------------------------------------------------------ both
 
@@ -244,13 +225,8 @@ class ClusterLoop:
 
     def _wait_and_queue(self, seconds: float) -> set[Any]:
         ready = self._wait(seconds)
-        self._enqueue([waiting for _, waiting in self._receive(ready)])
+        self._enqueue([waiting for _, waiting in self.actors.receive(ready)])
         return ready
-
-    def _receive(self, ready: set[Any]) -> list[tuple[int, QueuedUnrolls]]:
-        if self.online:
-            self.online.receive(ready)
-        return self.actors.receive(ready)
 
     def _enqueue(self, arrived: list[QueuedUnrolls]) -> None:
         for waiting in arrived:
@@ -259,35 +235,35 @@ class ClusterLoop:
 
     def _wait(self, seconds: float) -> set[Any]:
         """References that are ready, as soon as one is."""
-        online = self.online.pending if self.online else []
-        return wait_for_any([*self.learners.pending, *self.actors.pending, *online], seconds)
-
-    def _online_is_acting(self) -> bool:
-        return self.online is not None and self.online.is_acting
+        return wait_for_any([*self.learners.pending, *self.actors.pending], seconds)
 
     def _start_learners(self, pids: list[Any]) -> None:
-        reminded = time.monotonic()
-        while len(wait_for_any(pids, _TICK)) < len(pids):
-            if time.monotonic() - reminded > _REMIND_EVERY:
-                reminded = time.monotonic()
-                log.warning("Waiting for a place for the learner; `ray status` shows what is free.")
+        def missing() -> str:
+            num_started = len(wait_for_any(pids, _TICK))
+            return "a place for the learner" if num_started < len(pids) else ""
+
+        _wait_for(missing)
         self.learners.prepare(pids)
 
     def _wait_for_actors(self) -> None:
         """Synchronous rounds need all actors; otherwise each starts when it is ready."""
-        reminded, supervisors = time.monotonic(), [*self.actors.supervisors]
-        supervisors += [self.online.supervisor] if self.online else []
-        while self._is_synchronous and not all(supervisor.is_ready for supervisor in supervisors):
+
+        def missing() -> str:
             self._wait_and_queue(_TICK)
-            if time.monotonic() - reminded > _REMIND_EVERY:
-                reminded, missing = (
-                    time.monotonic(),
-                    sum(not supervisor.is_ready for supervisor in supervisors),
-                )
-                log.warning(
-                    "Waiting for %d of %d actors; `ray status` shows what is free.",
-                    *(missing, len(supervisors)),
-                )
+            num_missing = self.actors.num_missing
+            return f"{num_missing} of {self.actors.num_workers} actors" if num_missing else ""
+
+        if self._is_synchronous:
+            _wait_for(missing)
+
+
+def _wait_for(missing: Callable[[], str]) -> None:
+    """Call `missing` until it returns an empty text; log the text from time to time."""
+    reminded = time.monotonic()
+    while text := missing():
+        if time.monotonic() - reminded > _REMIND_EVERY:
+            reminded = time.monotonic()
+            log.warning("Waiting for %s; `ray status` shows what is free.", text)
 
 
 def _of(state: dict[str, NDArray], *prefixes: str) -> dict[str, NDArray]:

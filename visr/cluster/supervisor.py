@@ -55,18 +55,24 @@ class Supervisor:
         """Whether the worker is prepared and has no pending request."""
         return self.is_ready and self.pending is None
 
-    def await_result(self, pending: Any, request: Any) -> None:
+    @property
+    def is_busy(self) -> bool:
+        """Whether the worker is prepared and has a pending request."""
+        return self.is_ready and self.pending is not None
+
+    def await_result(self, pending: Any, request: Any = None) -> None:
         """Note the reference of a request that was sent, and what to attach to it."""
         self.pending, self.request, self._since = pending, request, time.monotonic()
 
-    def receive(self) -> Any:
-        """Fetch the pending result, which is there; None if it was part of the start or failed."""
+    def receive(self, ready: set[Any]) -> Any:
+        """The pending result if it is ready; None otherwise, or if it was part of the start or failed."""
+        if self.pending not in ready:
+            self._check_timeout()
+            return None
         try:
             result: Any = ray.get(self.pending)
         except (RayActorError, RayTaskError, ObjectLostError) as error:
-            if is_lost_object(
-                error
-            ):  # the weights were lost with their node: not the worker's fault
+            if is_lost_object(error):  # the weights, with their node: not the worker's fault
                 self.pending = None
             else:
                 self._replace(reason(error))
@@ -74,7 +80,7 @@ class Supervisor:
         self.pending = None
         if self._phase == "starting":
             self.pid, self._phase = result, "preparing"
-            self.await_result(self.handle.prepare.remote(), None)
+            self.await_result(self.handle.prepare.remote())
             return None
         if self._phase == "preparing":
             self.prepared, self._phase = result, "ready"
@@ -82,7 +88,7 @@ class Supervisor:
         self._failures = 0
         return result
 
-    def check_timeout(self) -> None:
+    def _check_timeout(self) -> None:
         """Replace a worker whose result is overdue."""
         waits = self.pending is not None and self._phase != "starting"
         if waits and time.monotonic() - self._since > self._timeout:
@@ -122,9 +128,7 @@ class Supervisor:
 
 def is_lost_object(error: Exception) -> bool:
     """Whether an object was lost with its node before it could be read."""
-    return isinstance(error, ObjectLostError) or isinstance(
-        getattr(error, "cause", None), ObjectLostError
-    )
+    return any(isinstance(e, ObjectLostError) for e in (error, getattr(error, "cause", None)))
 
 
 def reason(error: Exception) -> str:

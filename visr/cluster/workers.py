@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import socket
 import time
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.distributed as distributed
 from numpy.typing import NDArray
 from torch import Tensor
 
+from visr import agents, envs
 from visr import config as configuration
-from visr import envs
-from visr.agents import registry
 from visr.agents.base import Agent
-from visr.cluster.all_reduce import AllReduce
 from visr.config import RunConfig
 from visr.training import devices
 from visr.training.actor import Actor
 from visr.training.actor_pool import group_sizes
-from visr.training.batch_queue import BatchQueue
-from visr.training.learner import within
-from visr.training.loop import new_agent, new_learner, total_updates
+from visr.training.learner import BatchQueue, within
+from visr.training.loop import new_agent, new_learner
 from visr.training.online_evaluation import OnlineEvaluation
 from visr.types import Unroll
 
@@ -53,52 +52,86 @@ class Worker:
         return os.getpid()
 
 
-class ActorWorker(Worker):
+class EnvWorker(Worker):
+    """A worker whose environments may be part of a checkpoint, under `_prefix`."""
+
+    _prefix: str
+    _part: Actor | OnlineEvaluation
+
+    def __init__(self, config: RunConfig) -> None:
+        cluster = config.cluster
+        self._config = with_resources(config, cluster.cpus_per_actor, cluster.gpus_per_actor)
+        self._free_since = time.perf_counter()
+
+    def reset_unsaveable_envs(self, num_steps: int) -> None:
+        """Reset the environments if a checkpoint cannot contain their state."""
+        self._part.reset_unsaveable_envs(num_steps)
+
+    def state(self) -> Arrays:
+        """Everything that determines later unrolls, given the weights."""
+        return {f"{self._prefix}{k}": v for k, v in arrays(self._part.state()).items()}
+
+    def load_state(self, state: Arrays, num_steps: int) -> None:
+        """The inverse of `state`."""
+        self._part.load_state(tensors(within(state, self._prefix)), num_steps)
+
+
+class ActorWorker(EnvWorker):
     """The actor of one group of environments, with its own copy of psi."""
 
     def __init__(self, config: RunConfig, group: int, seed: int) -> None:
-        self._config, self._group, self._seed = actor_config(config), group, seed
-        self._free_since = time.perf_counter()
+        super().__init__(config)
+        self._group, self._seed, self._prefix = group, seed, f"actor{group}."
 
     def prepare(self) -> bool:
         """Build the environments; returns whether a checkpoint can contain their state."""
         config = self._config
         set_up_torch(config)
         env = envs.make_vec(config, group_sizes(config)[self._group])
-        agent = devices.prepared(registry.new(config.agent, envs.spec(config)), config.training)
-        self._psi, self._actor = agent.psi, Actor(config, env, agent, self._seed)
+        agent = devices.prepared(agents.new(config.agent, envs.spec(config)), config.training)
+        self._part = self._actor = Actor(config, env, agent, self._seed)
         return self._actor.can_checkpoint_envs
 
     def collect(self, psi: Arrays) -> tuple[list[NDArray], dict[str, float]]:
         """One unroll with these weights, and the seconds spent acting and waiting."""
         start = time.perf_counter()
         waited = start - self._free_since
-        self._psi.load_state_dict(tensors(psi))
-        self._actor.refresh(self._psi)
+        self._actor.psi.load_state_dict(tensors(psi))
         unroll = self._actor.collect()
         self._free_since = time.perf_counter()
         report = {"acted": self._free_since - start, "waited": waited}
         return [field.numpy() for field in unroll], report
 
-    def restart(self, num_steps: int) -> None:
-        """Reset the environments if a checkpoint cannot contain their state."""
-        if not self._actor.can_checkpoint_envs:
-            self._actor.reset_envs(num_steps)
 
-    def state(self) -> Arrays:
-        """Everything that determines later unrolls, given the weights."""
-        return {f"actor{self._group}.{k}": v for k, v in arrays(self._actor.state()).items()}
+class OnlineEvaluationWorker(EnvWorker):
+    """The online evaluation: a few environments that see rewards and feed no learner."""
 
-    def load_state(self, state: Arrays, num_steps: int) -> None:
-        """The inverse of `state`."""
-        self._actor.load_state(tensors(within(state, f"actor{self._group}.")), num_steps)
+    _prefix = "online."
+
+    def prepare(self) -> bool:
+        """Build the environments; returns whether a checkpoint can contain their state."""
+        set_up_torch(self._config)
+        agent = devices.prepared(new_agent(self._config), self._config.training)
+        self._agent = agent.requires_grad_(False)
+        self._part = self._online = OnlineEvaluation(self._config, self._agent)
+        return self._online.actor.can_checkpoint_envs
+
+    def play(self, psi: Arrays, others: Arrays) -> None:
+        """Play one unroll with the task inferred so far."""
+        load_weights(self._agent, psi, others)
+        self._online.play(self._agent)
+
+    def row(self) -> dict[str, float]:
+        """Results since the last row."""
+        return self._online.row()
 
 
 class LearnerWorker(Worker):
     """The learner, or one of several that split every batch."""
 
     def __init__(self, config: RunConfig, rank: int) -> None:
-        self._config, self._rank = learner_config(config), rank
+        cpus, gpus = config.cluster.cpus_per_learner, config.cluster.gpus_per_learner
+        self._config, self._rank = with_resources(config, cpus, gpus), rank
 
     def address(self) -> str:
         """A free port of this machine, for the learners to connect to."""
@@ -114,8 +147,8 @@ class LearnerWorker(Worker):
             all_reduce = AllReduce(address_of_first, self._rank, num_learners, on_gpu)
         self._agent = devices.prepared(new_agent(config), config.training)
         self._learner = new_learner(config, self._agent, all_reduce)
-        size, total = config.training.batch_size, total_updates(config)
-        self._batches = BatchQueue(self._learner, size, total, self._rank, num_learners)
+        size = config.training.batch_size
+        self._batches = BatchQueue(self._learner, size, self._rank, num_learners)
         self._free_since = time.perf_counter()
 
     def learn(self, *unrolls: list[NDArray]) -> tuple[Arrays, Arrays, dict[str, Any]]:
@@ -147,53 +180,56 @@ class LearnerWorker(Worker):
         self._batches.load_state(loaded)
 
 
-class OnlineEvaluationWorker(Worker):
-    """The online evaluation: a few environments that see rewards and feed no learner."""
+class AllReduce:
+    """Sums over several learners with torch.distributed: gloo on CPUs, nccl on GPUs.
 
-    def __init__(self, config: RunConfig) -> None:
-        self._config = actor_config(config)
+    Every learner weights its gradients by its share of the batch's steps, so that the sum is the gradient
+    of the whole batch's mean.
+    """
 
-    def prepare(self) -> bool:
-        """Build the environments; returns whether a checkpoint can contain their state."""
-        set_up_torch(self._config)
-        agent = devices.prepared(new_agent(self._config), self._config.training)
-        self._agent = agent.requires_grad_(False)
-        self._online = OnlineEvaluation(self._config, self._agent)
-        return self._online.actor.can_checkpoint_envs
+    def __init__(self, address_of_first: str, rank: int, num_learners: int, on_gpu: bool) -> None:
+        distributed.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            init_method=address_of_first,
+            rank=rank,
+            world_size=num_learners,
+        )
+        self._device = torch.device("cuda" if on_gpu else "cpu")
 
-    def play(self, psi: Arrays, others: Arrays) -> None:
-        """Play one unroll with the task inferred so far."""
-        load_weights(self._agent, psi, others)
-        self._online.play(self._agent)
+    @staticmethod
+    def address() -> str:
+        """A free port of this machine, with an address that other nodes can reach."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+            try:
+                route.connect(("192.0.2.1", 9))  # sends nothing: it only selects an interface
+                host = route.getsockname()[0]
+            except OSError:
+                host = "127.0.0.1"
+        return f"tcp://{host}:{port}"
 
-    def row(self) -> dict[str, float]:
-        """Statistics since the last row."""
-        return self._online.row()
+    def sum_count(self, count: Tensor) -> Tensor:
+        """The sum of the learners' counts."""
+        shared = count.to(self._device)
+        distributed.all_reduce(shared)
+        return shared.cpu()
 
-    def restart(self, num_steps: int) -> None:
-        """Reset environments whose state cannot be saved."""
-        self._online.reset_unsaveable_envs(num_steps)
-
-    def state(self) -> Arrays:
-        """Everything that determines later unrolls, given the weights."""
-        return {f"online.{k}": v for k, v in arrays(self._online.state()).items()}
-
-    def load_state(self, state: Arrays, num_steps: int) -> None:
-        """The inverse of `state`."""
-        self._online.load_state(tensors(within(state, "online.")), num_steps)
-
-
-def actor_config(config: RunConfig) -> RunConfig:
-    """The configuration with an actor's threads and device."""
-    return _with_resources(config, config.cluster.cpus_per_actor, config.cluster.gpus_per_actor)
+    def sum_gradients(self, gradients: list[Tensor], metrics: dict[str, Tensor]) -> None:
+        """Sum all tensors in one message; each small one would cost a round trip."""
+        names = sorted(metrics)
+        parts = [*gradients, *(metrics[name] for name in names)]
+        flat = torch.cat([part.reshape(-1).float() for part in parts])
+        distributed.all_reduce(flat)
+        summed = flat.split([part.numel() for part in parts])
+        for part, total in zip(gradients, summed, strict=False):
+            part.copy_(total.view_as(part))
+        for name, total in zip(names, summed[len(gradients) :], strict=True):
+            metrics[name] = total.reshape(())
 
 
-def learner_config(config: RunConfig) -> RunConfig:
-    """The configuration with a learner's threads and device."""
-    return _with_resources(config, config.cluster.cpus_per_learner, config.cluster.gpus_per_learner)
-
-
-def _with_resources(config: RunConfig, cpus: float, gpus: float) -> RunConfig:
+def with_resources(config: RunConfig, cpus: float, gpus: float) -> RunConfig:
     """Use as many threads as CPUs were requested, and the CPU unless a GPU was requested."""
     training = config.training
     threads = training.num_threads or max(1, int(cpus))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from visr.errors import one_line
 
 if TYPE_CHECKING:
-    from visr.training.progress import Observer, Status
+    from visr.training.driver import Observer, Status
 
 
 _UNBROKEN = 10_000

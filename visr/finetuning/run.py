@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from visr import agents, envs
 from visr import config as configuration
-from visr import envs
-from visr.agents import registry
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.envs.grid import dynamic_programming
@@ -35,10 +34,9 @@ from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import devices, driver
-from visr.training.driver import Every, Hooks
+from visr.training.driver import Every, Hooks, Observer, Status, stop_requests
 from visr.training.learner import within
 from visr.training.loop import new_agent
-from visr.training.progress import Observer, Status, stop_requests
 
 TASK = "task"
 """The name of the task within a fine-tuned run."""
@@ -117,7 +115,7 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
         config, settings = job.config, job.plan.settings
         _require_reward(config, job.task)
         spec = envs.spec(config)
-        agent = registry.new_visr(config.agent, spec).requires_grad_(False)
+        agent = agents.new_visr(config.agent, spec).requires_grad_(False)
         agent = devices.prepared(agent, config.training)
         check_free_steps(agent, settings)
         tuner, rows = job.tuner(agent), FinetuneRows(run, settings)

@@ -19,8 +19,7 @@ from visr.finetuning.relabelling import RelabelledSteps
 from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor import Actor
-from visr.training.batch_queue import concatenate
-from visr.training.learner import within
+from visr.training.learner import concatenate, within
 from visr.training.loop import Round
 from visr.training.replay import ReplayBuffer
 from visr.types import EnvSpec, Unroll
@@ -237,8 +236,7 @@ class FineTuner:
 
     def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
-        if not self.actor.can_checkpoint_envs:
-            self.actor.reset_envs(self.num_steps)
+        if self.actor.reset_unsaveable_envs(self.num_steps):
             self._returns.clear()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -19,19 +17,14 @@ from visr.ops import derived_seed
 from visr.types import Unroll
 
 
-def _tensors(network: SuccessorFeatures) -> Iterator[Tensor]:
-    return itertools.chain(network.parameters(), network.buffers())
-
-
 class Actor:
     """Acts epsilon-greedily; its copy of psi lets the learner change the original meanwhile."""
 
     def __init__(self, config: RunConfig, env: VectorEnv, agent: Agent, seed: int) -> None:
         self._config, self.env, self._seed = config, env, seed
-        self._life_loss_terminates = config.life_loss_terminates
         self._agent = copy.deepcopy(agent).requires_grad_(False)
         self.psi = self._agent.psi
-        self._device = next(self.psi.parameters()).device
+        self._device = agent.device
         self._generator = torch.Generator().manual_seed(seed)
         self._reset(seed)
 
@@ -42,11 +35,9 @@ class Actor:
         previous_action, self._memory = self.psi.no_memory(self.env.num_envs)
         self._previous_action = previous_action.cpu()
 
-    @torch.inference_mode()
     def refresh(self, psi: SuccessorFeatures) -> None:
         """Copy the learner's weights."""
-        for mine, theirs in zip(_tensors(self.psi), _tensors(psi), strict=True):
-            mine.copy_(theirs)
+        self.psi.load_state_dict(psi.state_dict())
 
     @torch.inference_mode()
     def collect(
@@ -60,8 +51,8 @@ class Actor:
 
         GPI maximises over sampled neighbours of w, or over the policies [P, d] given.
         """
-        config, length = self._config.agent, self._config.training.unroll_length
-        batch, rng = self.env.num_envs, self._generator
+        config, rng = self._config.agent, self._generator
+        length, batch = self._config.training.unroll_length, self.env.num_envs
         w = self._agent.sample_tasks(batch, rng)
         w = w if task is None else task.expand(batch, -1).contiguous()
         if policies is None:
@@ -71,11 +62,12 @@ class Actor:
         epsilon = config.exploration if epsilon is None else epsilon
         exploits = (torch.rand(length, batch, generator=rng) >= epsilon).numpy()
         action = torch.randint(self.psi.num_actions, (length, batch), generator=rng)
-        unroll = self._empty_unroll(length, w, action)
+        unroll = self.empty_unroll(w)._replace(action=action)
         policies, readout = policies.to(self._device), self.psi.fold(w.to(self._device))
         # Environments return numpy, and small writes are faster there: the arrays share the memory.
         arrays: list[Any] = [field.numpy() for field in unroll]
         record: Any = Unroll(*arrays)
+        life_loss_terminates = self._config.life_loss_terminates
         for t in range(length):
             record.observation[t], record.is_reset[t] = self._observation, self._ended
             hidden, self._memory = self.psi.step(
@@ -89,7 +81,7 @@ class Actor:
                 self.env.step(record.action[t])
             )
             self._ended = terminated | record.truncated[t]
-            if self._life_loss_terminates:
+            if life_loss_terminates:
                 terminated = terminated | info["life_lost"]
             record.terminated[t] = terminated
             if self.psi.memory_size:
@@ -98,22 +90,17 @@ class Actor:
         return unroll
 
     def empty_unroll(self, w: Tensor) -> Unroll:
-        """An unfilled unroll with the shapes and dtypes that `collect` returns for a task w [d]."""
+        """An unfilled unroll with the shapes and dtypes that `collect` returns for tasks [d] or [B, d]."""
         length, batch = self._config.training.unroll_length, self.env.num_envs
-        action = torch.zeros(length, batch, dtype=torch.int64)
-        return self._empty_unroll(length, w.expand(batch, -1), action)
-
-    def _empty_unroll(self, length: int, w: Tensor, action: Tensor) -> Unroll:
         observation = torch.as_tensor(self._observation)
-        flag = torch.empty(action.shape, dtype=torch.bool)
         return Unroll(
             observation=torch.empty(length + 1, *observation.shape, dtype=observation.dtype),
-            action=action,
-            reward=torch.empty(action.shape),
-            terminated=flag,
-            truncated=flag.clone(),
-            is_reset=flag.clone(),
-            w=w,
+            action=torch.empty(length, batch, dtype=torch.int64),
+            reward=torch.empty(length, batch),
+            terminated=torch.empty(length, batch, dtype=torch.bool),
+            truncated=torch.empty(length, batch, dtype=torch.bool),
+            is_reset=torch.empty(length, batch, dtype=torch.bool),
+            w=w.expand(batch, -1),
             previous_action=self._previous_action,
             memory=self._memory.cpu(),
         )
@@ -123,9 +110,11 @@ class Actor:
         """Whether the environments' state can be saved and restored."""
         return hasattr(self.env.unwrapped, "load_state")
 
-    def reset_envs(self, num_steps: int) -> None:
-        """Start new episodes; the seed depends only on the run's seed and `num_steps`."""
-        self._reset(derived_seed(self._seed, num_steps))
+    def reset_unsaveable_envs(self, num_steps: int) -> bool:
+        """Start new episodes if the environments' state cannot be saved; returns whether it did."""
+        if not self.can_checkpoint_envs:
+            self._reset(derived_seed(self._seed, num_steps))
+        return not self.can_checkpoint_envs
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that decides the next unrolls, except the learner's weights."""
@@ -143,7 +132,7 @@ class Actor:
         self._generator.set_state(tensors["generator"])
         has_env_state = tensors.keys() != {"generator"}  # older versions could not save every game
         if not (self.can_checkpoint_envs and has_env_state):
-            self.reset_envs(num_steps)
+            self._reset(derived_seed(self._seed, num_steps))
             return
         self._refuse_mismatch(tensors)
         self._observation, self._ended = tensors["observation"].numpy(), tensors["ended"].numpy()

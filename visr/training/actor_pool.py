@@ -46,8 +46,7 @@ class LocalActorPool:
     def reset_unsaveable_envs(self, num_steps: int) -> None:
         """Start new episodes in environments whose state cannot be saved."""
         for actor in self.actors.values():
-            if not actor.can_checkpoint_envs:
-                actor.reset_envs(num_steps)
+            actor.reset_unsaveable_envs(num_steps)
 
     def state(self) -> dict[str, Tensor]:
         """Each group's state under the group's name, so that other pools can load it."""

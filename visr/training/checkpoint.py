@@ -6,12 +6,13 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
+import torch
 from torch import Tensor, nn
 
 from visr.agents.visr import Visr
@@ -19,7 +20,6 @@ from visr.errors import UserError
 from visr.storage import pretrained_models
 from visr.storage.files import check_tensors, write_tensors
 from visr.storage.run_dir import FORMAT, RunDir
-from visr.training import diagnostics
 from visr.training.learner import within
 
 log = logging.getLogger("visr")
@@ -27,7 +27,7 @@ log = logging.getLogger("visr")
 
 def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_steps: int) -> Path:
     """Write a checkpoint whose weights are finite, then delete all but the newest two."""
-    diagnostics.refuse_non_finite(within(tensors, "learner."), num_steps)
+    refuse_non_finite(within(tensors, "learner."), num_steps)
     path = run.checkpoint(num_steps)
     metadata = {
         "visr": json.dumps({"format": FORMAT, **counts}, sort_keys=True),
@@ -37,6 +37,21 @@ def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_st
     write_tensors(path, safetensors.torch.save(plain, metadata=metadata))
     run.remove_old_checkpoints()
     return path
+
+
+def refuse_non_finite(tensors: Mapping[str, Tensor], num_steps: int) -> None:
+    """Refuse to save a checkpoint that contains NaN or inf."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise UserError(diverged(num_steps, name, "not finite"))
+
+
+def diverged(num_steps: int, name: str, value: str) -> str:
+    """The sentence for metrics or weights that are not finite."""
+    return (
+        f"Training diverged before step {num_steps:,}: {name} is {value}; "
+        "the last checkpoint is kept, so start again with lower learning rates."
+    )
 
 
 class Damaged(UserError):

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
 from typing import Protocol, SupportsFloat
 
 import safetensors.torch
 from torch import Tensor
 
 from visr.config import RunConfig
-from visr.errors import UserError
+from visr.errors import Stopped, UserError
 from visr.storage.files import read_tensors, write_tensors, writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows, truncate_after
 from visr.training import checkpoint
 from visr.training.loop import Round
-from visr.training.progress import (
-    LostProgress,
-    Observer,
-    Status,
-    Stopped,
-    stop_requests,
-)
 
 log = logging.getLogger("visr")
 
@@ -32,8 +28,31 @@ _MAX_LOSSES = 3
 """Losses of progress since the same checkpoint after which the run gives up."""
 
 
+class LostProgress(Exception):
+    """Everything learned since the last checkpoint is lost; training can continue from there."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """The numbers of a progress display."""
+
+    num_steps: int
+    total_steps: int
+    metrics: dict[str, float]
+    evaluation: dict[str, float]
+    stats: dict[str, float] = field(default_factory=dict)
+    """Cluster statistics; empty on one machine."""
+    trouble: str = ""
+    """What is wrong with the metrics, in a few words."""
+    note: str = ""
+    """What the job is doing while no step is counted."""
+
+
+Observer = Callable[[Status], None]
+
+
 class ReplayPieces(Protocol):
-    """A replay buffer that is saved in pieces: each holds the data since the last checkpoint."""
+    """A replay buffer that is saved in pieces."""
 
     @property
     def max_steps(self) -> int:
@@ -46,16 +65,15 @@ class ReplayPieces(Protocol):
         ...
 
     def new_piece(self) -> dict[str, Tensor]:
-        """The data added since the last call, for the disk."""
+        """The data added since the last call."""
         ...
 
     def restore(self, piece: dict[str, Tensor]) -> None:
         """Put a piece back, oldest piece first; ValueError or TypeError if it does not fit."""
-        ...
 
 
 class Trainer(Protocol):
-    """A job that trains in rounds."""
+    """A job that trains in rounds; the driver decides when it logs, saves and stops."""
 
     @property
     def config(self) -> RunConfig:
@@ -97,7 +115,6 @@ class Trainer(Protocol):
 
     def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
-        ...
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """All tensors and counts that a resumed run needs, except what `replay` holds."""
@@ -105,11 +122,9 @@ class Trainer(Protocol):
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`."""
-        ...
 
     def close(self) -> None:
         """End processes and environments."""
-        ...
 
 
 class RowWriter(Protocol):
@@ -117,13 +132,11 @@ class RowWriter(Protocol):
 
     def add(self, metrics: Sequence[Mapping[str, SupportsFloat]]) -> None:
         """Add the metrics of some updates."""
-        ...
 
     def write(
         self, num_steps: int, num_updates: int, extra_rows: Mapping[str, dict[str, float]]
     ) -> None:
         """Write one row."""
-        ...
 
     def status(
         self, num_steps: int, total_steps: int, evaluation: dict[str, float], note: str
@@ -137,11 +150,9 @@ class RowWriter(Protocol):
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """Find the result of `state` among all tensors of a checkpoint."""
-        ...
 
     def close(self) -> None:
         """Close open files."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -229,6 +240,27 @@ def stopped(run: RunDir, signal_number: int, resume_command: str) -> Stopped:
     """Tell the user what is saved and how to continue."""
     saved = [int(path.stem) for path in run.checkpoints()]
     return Stopped(signal_number, max(saved, default=0), resume_command)
+
+
+@contextlib.contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Collect Ctrl-C and SIGTERM, so that a round can finish; a second Ctrl-C interrupts at once."""
+    requests: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield requests
+        return
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        if requests and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        requests.append(number)
+
+    previous = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield requests
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
 
 
 def save(run: RunDir, trainer: Trainer, rows: RowWriter | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Learner: Adam on the agent's losses; update(unroll) -> metrics."""
+"""Learner: Adam on the agent's losses, and the queue of unrolls that feeds it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.optim import Adam
 
 from visr.agents.base import Agent
-from visr.types import Unroll
+from visr.types import BY_UNROLL, Unroll
 
 
 class Reducer(Protocol):
@@ -25,9 +25,7 @@ class Reducer(Protocol):
 
 
 class Learner:
-    """Adam with one parameter group each for psi, for its cumulant and for a bonus; no loss shares
-    parameters with another.
-    """
+    """Adam with one parameter group each for psi, for its cumulant and for a bonus."""
 
     def __init__(
         self,
@@ -36,12 +34,11 @@ class Learner:
         phi_updates: int = 0,
         bonus_updates: int = 0,
         micro_batch: int = 0,
-        device: torch.device | None = None,
         all_reduce: Reducer | None = None,
     ) -> None:
         self.agent, self.num_updates = agent, 0
-        self._micro_batch, self._device = micro_batch, device or torch.device("cpu")
-        self._total_updates, self._phi_updates = total_updates, phi_updates
+        self._micro_batch, self._device = micro_batch, agent.device
+        self.total_updates, self._phi_updates = total_updates, phi_updates
         self._bonus_updates, self._all_reduce = bonus_updates, all_reduce
         self._optimiser = Adam(_parameter_groups(agent), fused=True)
 
@@ -83,7 +80,7 @@ class Learner:
 
     def _set_learning_rates(self) -> None:
         decays = self.agent.config.learning_rate_decay == "linear"
-        share = _share_left(self.num_updates, self._total_updates) if decays else 1.0
+        share = _share_left(self.num_updates, self.total_updates) if decays else 1.0
         phi_share = min(share, _share_left(self.num_updates, self._phi_updates))
         for group in self._optimiser.param_groups:
             group["lr"] = group["initial_lr"] * (phi_share if group["rests"] else share)
@@ -100,6 +97,58 @@ class Learner:
         load_moments(self._optimiser, within(tensors, "adam."))
 
 
+class BatchQueue:
+    """Full batches in order of arrival; of `ranks` learners, each takes its part of every batch."""
+
+    def __init__(self, learner: Learner, batch_size: int, rank: int = 0, ranks: int = 1) -> None:
+        self._learner, self._batch_size = learner, batch_size
+        self._share = batch_size // ranks
+        self._offset = rank * self._share
+        self._waiting: Unroll | None = None
+
+    @property
+    def num_waiting(self) -> int:
+        """Unrolls that no update has used yet."""
+        return 0 if self._waiting is None else self._waiting.num_unrolls
+
+    def add(self, unrolls: list[Unroll]) -> None:
+        """Append to the queue."""
+        waiting = [] if self._waiting is None else [self._waiting]
+        if waiting or unrolls:
+            self._waiting = concatenate([*waiting, *unrolls])
+
+    def learn(self) -> list[dict[str, Tensor]]:
+        """Update on every full batch, up to the run's last update; keep the remaining unrolls."""
+        if self._waiting is None:
+            return []
+        metrics, size, start = [], self._batch_size, 0
+        left = self._learner.total_updates - self._learner.num_updates
+        while start + size <= self._waiting.num_unrolls and len(metrics) < left:
+            begin = start + self._offset
+            metrics.append(self._learner.update(self._waiting.part(begin, begin + self._share)))
+            start += size
+        rest = self._waiting.part(start, self._waiting.num_unrolls)
+        self._waiting = rest if rest.num_unrolls else None
+        return metrics
+
+    def state(self) -> dict[str, Tensor]:
+        """The waiting unrolls, by name."""
+        if self._waiting is None:
+            return {}
+        return {f"waiting.{k}": v for k, v in self._waiting._asdict().items()}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`."""
+        waiting = within(tensors, "waiting.")
+        self._waiting = Unroll(**waiting) if waiting else None
+
+
+def concatenate(unrolls: list[Unroll]) -> Unroll:
+    """Several batches of unrolls as one, in order."""
+    fields = zip(Unroll._fields, zip(*unrolls, strict=True), strict=True)
+    return Unroll(**{k: torch.cat(x, dim=0 if k in BY_UNROLL else 1) for k, x in fields})
+
+
 def moments(optimiser: Adam) -> dict[str, Tensor]:
     """Adam's state of every parameter, by the parameter's number."""
     saved = optimiser.state_dict()["state"]
@@ -114,11 +163,8 @@ def load_moments(optimiser: Adam, tensors: dict[str, Tensor]) -> None:
         saved.setdefault(int(index), {})[kind] = value
     groups = optimiser.state_dict()["param_groups"]
     optimiser.load_state_dict({"state": saved, "param_groups": groups})
-    for (
-        parameter,
-        kept,
-    ) in optimiser.state.items():  # fused Adam needs the parameter's memory layout
-        for kind in ("exp_avg", "exp_avg_sq"):
+    for parameter, kept in optimiser.state.items():
+        for kind in ("exp_avg", "exp_avg_sq"):  # fused Adam needs the parameter's memory layout
             kept[kind] = torch.empty_like(parameter).copy_(kept[kind])
 
 

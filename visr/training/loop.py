@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, SupportsFloat
 import torch
 from torch import Tensor
 
-from visr import envs
-from visr.agents import registry
+from visr import agents, envs
 from visr.agents.base import Agent
 from visr.config.fields import RunConfig
 from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor_pool import make_actor_pools
-from visr.training.batch_queue import BatchQueue
-from visr.training.learner import Learner, Reducer, within
+from visr.training.learner import BatchQueue, Learner, Reducer, within
 from visr.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class Loop:
         self.actor_pools = make_actor_pools(config, self.agent, num_processes)
         self.online = _online_evaluation(config, self.agent)
         self.num_collected_steps = 0
-        self._batches = BatchQueue(self.learner, config.training.batch_size, total_updates(config))
+        self._batches = BatchQueue(self.learner, config.training.batch_size)
 
     def close(self) -> None:
         """End the acting processes."""
@@ -152,7 +150,7 @@ def new_agent(config: RunConfig, spec: EnvSpec | None = None) -> Agent:
     spec = spec or envs.spec(config)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derived_seed(config.training.seed, 0))
-        return registry.new(config.agent, spec)
+        return agents.new(config.agent, spec)
 
 
 def new_learner(config: RunConfig, agent: Agent, all_reduce: Reducer | None = None) -> Learner:
@@ -163,7 +161,6 @@ def new_learner(config: RunConfig, agent: Agent, all_reduce: Reducer | None = No
         phi_updates=updates_until(config, config.agent.phi_num_steps),
         bonus_updates=updates_until(config, config.agent.bonus_num_steps),
         micro_batch=config.training.micro_batch,
-        device=agent.device,
         all_reduce=all_reduce,
     )
 

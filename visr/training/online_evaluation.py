@@ -84,8 +84,7 @@ class OnlineEvaluation:
 
     def reset_unsaveable_envs(self, num_steps: int) -> None:
         """Reset environments whose state cannot be saved, and the returns of their episodes."""
-        if not self.actor.can_checkpoint_envs:
-            self.actor.reset_envs(num_steps)
+        if self.actor.reset_unsaveable_envs(num_steps):
             self._returns.clear()
 
     def state(self) -> dict[str, Tensor]:

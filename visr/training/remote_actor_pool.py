@@ -13,9 +13,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from visr import agents, envs
 from visr import config as configuration
-from visr import envs
-from visr.agents import registry
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks.successor import SuccessorFeatures
@@ -29,16 +28,12 @@ class RemoteActorPool:
     """The methods of `LocalActorPool`, sent as safetensors over two pipes; nothing is pickled."""
 
     def __init__(self, config: RunConfig, groups: list[int]) -> None:
-        environment = {
-            **os.environ,
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
+        path = os.pathsep.join(sys.path)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "visr.training.remote_actor_pool"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=environment,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
             start_new_session=True,  # only the parent handles signals; the child ends with its pipe
         )
         assert self.process.stdin is not None
@@ -50,11 +45,12 @@ class RemoteActorPool:
     @property
     def can_checkpoint_envs(self) -> bool:
         """Whether the environments' state can be saved and restored."""
-        return self._ask({"do": "can_checkpoint_envs"})[0]["can_checkpoint_envs"]
+        self._request("can_checkpoint_envs")
+        return self._answer()[0]["can_checkpoint_envs"]
 
     def begin(self, psi: SuccessorFeatures) -> None:
         """Send the weights; the child acts while the learner works here."""
-        self._request({"do": "collect"}, dict(psi.state_dict()))
+        self._request("collect", dict(psi.state_dict()))
 
     def collect(self) -> list[Unroll]:
         """Receive the unrolls that `begin` requested."""
@@ -63,17 +59,20 @@ class RemoteActorPool:
 
     def reset_unsaveable_envs(self, num_steps: int) -> None:
         """Start new episodes in environments whose state cannot be saved."""
-        self._ask({"do": "reset_unsaveable_envs", "num_steps": num_steps})
+        self._request("reset_unsaveable_envs", num_steps=num_steps)
+        self._answer()
 
     def state(self) -> dict[str, Tensor]:
         """Every tensor that decides the next unrolls, except the weights."""
-        return self._ask({"do": "state"})[1]
+        self._request("state")
+        return self._answer()[1]
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
         """The inverse of `state`."""
         mine = tuple(f"actor{group}." for group in self._groups)
         sent = {name: tensor for name, tensor in tensors.items() if name.startswith(mine)}
-        self._ask({"do": "load_state", "num_steps": num_steps}, sent)
+        self._request("load_state", sent, num_steps=num_steps)
+        self._answer()
 
     def close(self) -> None:
         """Close the pipes, which ends the child."""
@@ -82,15 +81,9 @@ class RemoteActorPool:
                 pipe.close()
         self.process.wait()
 
-    def _request(self, message: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:
+    def _request(self, do: str, tensors: dict[str, Tensor] | None = None, **arguments: int) -> None:
         with contextlib.suppress(BrokenPipeError):  # `_answer` will say why
-            send(self._to, message, tensors)
-
-    def _ask(
-        self, message: dict[str, Any], tensors: dict[str, Tensor] | None = None
-    ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        self._request(message, tensors)
-        return self._answer()
+            send(self._to, {"do": do, **arguments}, tensors)
 
     def _answer(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
         try:
@@ -104,9 +97,6 @@ class RemoteActorPool:
         if "error" in message:
             raise UserError(message["error"])
         return message, tensors
-
-
-# ---------------------------------------------------------------------------------- messages
 
 
 def send(
@@ -130,16 +120,12 @@ def receive(pipe: IO[bytes]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return json.loads(header["__metadata__"]["message"]), safetensors.torch.load(frame)
 
 
-# ----------------------------------------------------------------------------- child process
-
-
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     """Build the pool that the first message describes, then answer requests until the pipe closes."""
     try:
         message, _ = receive(requests)
         config = configuration.from_dict(message["config"])
-        spec = envs.spec(config)
-        agent = devices.prepared(registry.new(config.agent, spec), config.training)
+        agent = devices.prepared(agents.new(config.agent, envs.spec(config)), config.training)
         pool = LocalActorPool(config, message["groups"], agent)
         while True:
             message, tensors = receive(requests)

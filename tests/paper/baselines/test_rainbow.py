@@ -22,6 +22,7 @@ from visr import config as configuration
 from visr import pretraining
 from visr.cli import main
 from visr.config import RunConfig, presets
+from visr.errors import Stopped
 from visr.paper.baselines import play
 from visr.paper.baselines.rainbow.agent import Rainbow, RainbowLearner, project
 from visr.paper.baselines.rainbow.config import (
@@ -36,7 +37,7 @@ from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch
 from visr.paper.reproduce import agents
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
-from visr.training.progress import Status, Stopped
+from visr.training.driver import Status
 from visr.training.replay import NStepBatch
 from visr.types import EnvSpec
 

@@ -18,7 +18,7 @@ from visr.cli import main
 from visr.storage.files import read_json
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows
-from visr.training.progress import Status
+from visr.training.driver import Status
 
 ROOT = Path(__file__).parents[3]
 TRAIN = "pretrain --preset smoke --num-steps 1280 --evaluate-every 100000 --out {out}"

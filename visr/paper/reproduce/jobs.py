@@ -15,11 +15,10 @@ from typing import Any
 from visr import config as configuration
 from visr import pretraining
 from visr.config import BASELINES, RunConfig
-from visr.errors import UserError
+from visr.errors import Stopped, UserError
 from visr.paper.reproduce.plan import Counts
 from visr.storage.files import write_json
 from visr.storage.run_dir import RunDir
-from visr.training.progress import Stopped
 
 _LOCK_TIMEOUT = 15.0
 
