@@ -30,7 +30,7 @@ from tests.report.made_up_runs import (
     usual_phase,
 )  # fmt: skip
 from visr import report
-from visr.report import commands, comparison, scores
+from visr.report import commands, page, scores
 from visr.report import read as reading
 from visr.report.scores import Published
 from visr.storage.files import write_json
@@ -98,7 +98,7 @@ def test_the_same_game_gives_the_same_bytes(written: tuple[RunDir, dict[str, Any
 
 def compare(one: dict[str, Any], other: dict[str, Any], tmp_path: Path) -> str:
     write_json(tmp_path / "phase_two.json", phase(one, other))
-    return comparison.verdict(TwoPhase.load(tmp_path / "phase_two.json", GAME))
+    return page.verdict(TwoPhase.load(tmp_path / "phase_two.json", GAME))
 
 
 def test_two_standard_errors_are_called_better_or_worse(tmp_path: Path):

@@ -30,7 +30,6 @@ METRICS = {
     ),
 }
 _LOG_FROM = 20  # a loss whose maximum / minimum exceeds this gets a logarithmic axis
-_ROUND = [1, 2, 2.5, 5, 10]  # ticks are at these times a power of ten
 _TOP = 1.09  # of the axis: slightly above the optimum
 _KINDS = (
     # suffix of the column, label, dashes, width
@@ -50,25 +49,23 @@ def training(metrics: Columns, timing: Columns | None = None) -> Figure:
     figure = Figure(figsize=(style.WIDTH, 1.95 * down), layout="constrained")
     if down > 1:
         figure.set_layout_engine("constrained", hspace=0.08, wspace=0.06)
-    every = figure.subplots(down, across, squeeze=False).ravel()
-    for axes in every[len(panels) :]:
-        axes.remove()
-    for axes, panel in zip(every[: len(panels)], panels, strict=True):
-        _metric(axes, *panel)
+    for index, panel in enumerate(panels, start=1):
+        _metric(figure.add_subplot(down, across, index), *panel)
     return figure
 
 
 def _metric(axes: Axes, name: str, steps: Floats, y: Floats) -> None:
     axes.plot(steps, y, color=style.INK, linewidth=1.1, marker=marker_of(steps), markersize=3)
     style.title(axes, METRICS[name][0] if name in METRICS else "Speed, steps/s")
-    if _is_logarithmic(name, y):
+    low, high = np.min(y, initial=np.inf, where=np.isfinite(y)), np.nanmax(y, initial=0)
+    if name in ("psi_loss", "loss") and 0 < low * _LOG_FROM < high:
         axes.set_yscale("log")
         axes.yaxis.set_minor_formatter(NullFormatter())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
     else:
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=_ROUND))
-        axes.set_ylim(bottom=min(0.0, float(np.min(y[np.isfinite(y)], initial=0))))
-    if name == "feature_concentration" and np.nanmax(y, initial=0) > 0.5:
+        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+        axes.set_ylim(bottom=min(0.0, low))
+    if name == "feature_concentration" and high > 0.5:
         axes.axhline(1, color=style.MUTED, linewidth=0.7)
         axes.set_ylim(top=1.06)
     step_axis(axes, steps)
@@ -82,15 +79,16 @@ def optimal(evaluation: Columns) -> Figure:
     figure.subplots_adjust(left=0.055, right=0.88, bottom=0.165, top=0.89, wspace=0.6)
     for axes in every[len(families) :]:
         axes.remove()  # a small grid has no tasks with two boxes
-    low = _lowest(evaluation)
+    fractions = np.concatenate([y for name, y in evaluation.items() if name != "num_steps"])
+    least = np.min(fractions, initial=0.0, where=np.isfinite(fractions))
+    low = least - 0.03 if least < 0 else 0.0
     every[0].text(0, _TOP, " optimal", va="top", fontsize=7, color=style.MUTED)
     for axes, family in zip(every[: len(families)], families, strict=True):
         axes.axhline(1, color=style.MUTED, linewidth=0.7)
         axes.axhline(0, color=style.RULE, linewidth=0.7)
         _family(axes, family, evaluation, low)
         axes.set_ylim(low, _TOP)
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=_ROUND))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda x, _: style.number(x)))
+        style.ticks(axes.yaxis, 5, style.number)
         style.title(axes, family.title, family.colour)
         step_axis(axes, evaluation["num_steps"])
     return figure
@@ -125,35 +123,15 @@ def step_axis(axes: Axes, steps: Floats) -> None:
     last = float(steps.max())
     axes.set_xlim(0, last or 1)
     axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 3, 4, 5, 10]))
-    size, unit = _unit(last)
+    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+    size, unit = next(((size, unit) for size, unit in units if last >= size), (1.0, ""))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / size:g}{unit if x else ''}"))
     axes.set_xlabel("steps", fontsize=7.5, labelpad=2)
-
-
-def _unit(count: float) -> tuple[float, str]:
-    """The unit for counts of this size and its letter: (1000, "k")."""
-    units = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
-    return next(((size, unit) for size, unit in units if count >= size), (1.0, ""))
 
 
 def marker_of(steps: Floats) -> str:
     """A line of one point is invisible without a marker."""
     return "o" if len(steps) == 1 else ""
-
-
-def _is_logarithmic(name: str, y: Floats) -> bool:
-    finite = y[np.isfinite(y)]
-    return bool(
-        name in ("psi_loss", "loss") and finite.size and finite.min() > 0
-        and finite.max() / finite.min() > _LOG_FROM
-    )  # fmt: skip
-
-
-def _lowest(evaluation: Columns) -> float:
-    """The lower end of the axis: 0, or just below the lowest fraction."""
-    shown = [v[np.isfinite(v)] for k, v in evaluation.items() if k != "num_steps"]
-    least = min((float(v.min()) for v in shown if v.size), default=0.0)
-    return least - 0.03 if least < 0 else 0.0
 
 
 def _spread(heights: list[float], gap: float, top: float) -> list[float]:

@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import EllipseCollection
-from matplotlib.colors import Colormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from visr.report import style
-from visr.report.read import Floats
-from visr.storage.records.grid import Evaluation, GridSnapshot
+from visr.report.read import Floats, SavedTask
+from visr.storage.records.grid import GridSnapshot
 
 Bools = NDArray[np.bool_]
 
 MOST_FEATURES = 50
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _MOST_ARROWS = 32  # per side; larger grids show the arrows of every second, third, ... cell
 MOVES = np.array([(-1, 0), (0, -1), (1, 0), (0, 1)])  # (row, col): up, left, down, right
 
 
-@dataclass(frozen=True)
-class Scale:
-    """A colour map and its limits."""
-
-    colours: Colormap
-    limits: Normalize
-
-    @classmethod
-    def around_zero(cls, values: Floats) -> Scale:
-        """Diverging colours with zero in the middle."""
-        most = float(np.abs(_finite(values)).max()) or 1.0
-        return cls(style.diverging(), Normalize(-most, most))
-
-    @classmethod
-    def from_least_to_most(cls, values: Floats) -> Scale:
-        """Sequential colours."""
-        finite = _finite(values)
-        return cls(style.sequential(), Normalize(float(finite.min()), float(finite.max())))
+def around_zero(values: Floats) -> ScalarMappable:
+    """Diverging colours with zero in the middle."""
+    most = float(np.abs(_finite(values)).max()) or 1.0
+    return ScalarMappable(Normalize(-most, most), style.DIVERGING)
 
 
 def features(snapshot: GridSnapshot) -> Figure:
@@ -50,14 +35,14 @@ def features(snapshot: GridSnapshot) -> Figure:
     phi = snapshot.phi.T[:MOST_FEATURES]
     rows = math.ceil(len(phi) / 10)
     columns = math.ceil(len(phi) / rows)
-    names = [f"φ{_subscript(i + 1)}" for i in range(len(phi))]
-    scale = Scale.around_zero(phi[:, snapshot.free.ravel()])
+    names = [f"φ{i + 1}".translate(_SUBSCRIPTS) for i in range(len(phi))]
+    scale = around_zero(phi[:, snapshot.free.ravel()])
     return _sheet(phi, snapshot.free, columns, scale, "φ(s)", names)
 
 
 def rewards(snapshot: GridSnapshot) -> Figure:
     """phi . w of the random tasks."""
-    scale = Scale.around_zero(snapshot.rewards[:, snapshot.free.ravel()])
+    scale = around_zero(snapshot.rewards[:, snapshot.free.ravel()])
     return _sheet(snapshot.rewards, snapshot.free, 7, scale, "reward φ(s)·w")
 
 
@@ -69,37 +54,60 @@ def values(snapshot: GridSnapshot) -> Figure:
     inside = np.where(np.isfinite(snapshot.values), snapshot.values, np.nan)
     inside[:, ~snapshot.free.ravel()] = np.nan
     shares = np.stack([_share_of_range(cells) for cells in inside])
-    scale = Scale(style.sequential(), Normalize(0, 1))
+    scale = ScalarMappable(Normalize(0, 1), style.SEQUENTIAL)
     figure = _sheet(shares, snapshot.free, 7, scale, "value V(s), each map on its own scale")
-    bar = figure.axes[-1]
-    bar.set_xticks([0, 1], ["lowest", "highest"])
+    figure.axes[-1].set_xticks([0, 1], ["lowest", "highest"])
     return figure
 
 
-def task(heading: str, reward: Floats, evaluation: Evaluation | None, free: Bools) -> Figure:
+def task(saved: SavedTask, free: Bools) -> Figure:
     """The true reward [S]; if evaluated, also phi . w, the policy as arrows and its value."""
-    panels = [("True reward", reward, Scale.around_zero(reward[free.ravel()]))]
-    if evaluation is not None:
-        represented, value = evaluation.represented_reward, evaluation.values
-        scale = Scale.around_zero(represented[free.ravel()])
-        panels.append(("Represented reward φ·w", represented, scale))
-        scale = Scale.from_least_to_most(value[free.ravel()])
-        panels.append(("Value of the policy", value, scale))
-    figure, every, bars = _task_figure(heading, len(panels), free)
-    for axes, bar, (name, cells, scale) in zip(every, bars, panels, strict=True):
+    found, panels = saved.evaluation, _panels(saved, free.ravel())
+    heading = style.plain(saved.task.name, 26)
+    if found is not None:
+        fraction = style.number(found.fraction_of_optimal)
+        heading = f"{style.plain(saved.task.name)}: {fraction} of optimal"
+    edge, gap, above, below = 0.12, 0.2, 0.5, 0.34  # inches, as all sizes here
+    side = (style.WIDTH - 2 * edge - 2 * gap) / 3
+    tall = side * _aspect(free)
+    width, height = len(panels) * (side + gap) - gap + 2 * edge, tall + above + below
+    figure = Figure(figsize=(width, height))
+    figure.text(edge / width, 1 - 0.08 / height, heading, va="top", fontsize=9, fontweight="bold")
+    for index, (name, cells, scale) in enumerate(panels):
+        left = edge + index * (side + gap)
+        axes = _axes(figure, left, below, side, tall)
         _map(axes, cells, free, scale)
         style.title(axes, name)
-        _bar(figure, bar, scale)
-    if evaluation is not None:
-        for axes in every[:2]:
-            _arrows(axes, evaluation.policy.reshape(free.shape), free)
+        _bar(_axes(figure, left, 0.2, side, 0.06), scale)
+        if found is not None and index < 2:
+            _arrows(axes, found.policy.reshape(free.shape), free)
     return figure
+
+
+def _panels(saved: SavedTask, inside: Bools) -> list[tuple[str, Floats, ScalarMappable]]:
+    """Title, values [S] and scale of each map of a task."""
+    assert saved.task.reward is not None
+    rewards = {"True reward": saved.task.reward}
+    if saved.evaluation is not None:
+        rewards["Represented reward φ·w"] = saved.evaluation.represented_reward
+    panels = [(name, cells, around_zero(cells[inside])) for name, cells in rewards.items()]
+    if saved.evaluation is not None:
+        finite = _finite(saved.evaluation.values[inside])
+        limits = Normalize(float(finite.min()), float(finite.max()))
+        scale = ScalarMappable(limits, style.SEQUENTIAL)
+        panels.append(("Value of the policy", saved.evaluation.values, scale))
+    return panels
 
 
 def _sheet(
-    maps: Floats, free: Bools, columns: int, scale: Scale, unit: str, names: list[str] | None = None
+    maps: Floats,
+    free: Bools,
+    columns: int,
+    scale: ScalarMappable,
+    unit: str,
+    names: list[str] | None = None,
 ) -> Figure:
-    """Maps [K, S] in rows of `columns`, with one scale and one colour bar; all sizes in inches."""
+    """Maps [K, S] in rows of `columns`, with one scale and one colour bar; all sizes are in inches."""
     rows, edge, gap = math.ceil(len(maps) / columns), 0.06, 0.09
     above, below = (0.17 if names else 0.0), 0.5
     side = min(1.18, (style.WIDTH - 2 * edge - (columns - 1) * gap) / columns)
@@ -112,29 +120,18 @@ def _sheet(
         row, column = divmod(index, columns)
         x = left + column * (side + gap)
         y = height - edge - (row + 1) * (tall + above) - row * gap
-        axes = figure.add_axes((x / width, y / height, side / width, tall / height))
+        axes = _axes(figure, x, y, side, tall)
         _map(axes, cells, free, scale)
         if names:
             axes.set_title(names[index], loc="left", fontsize=7.5, color=style.MUTED, pad=2.5)
-    bar = figure.add_axes(((width - 2.0) / 2 / width, 0.34 / height, 2.0 / width, 0.07 / height))
-    _bar(figure, bar, scale, unit)
+    _bar(_axes(figure, (width - 2.0) / 2, 0.34, 2.0, 0.07), scale, unit)
     return figure
 
 
-def _task_figure(heading: str, panels: int, free: Bools) -> tuple[Figure, list[Axes], list[Axes]]:
-    """Axes for a row of maps with a colour bar under each, under one heading; all sizes in inches."""
-    edge, gap, above, below = 0.12, 0.2, 0.5, 0.34
-    side = (style.WIDTH - 2 * edge - 2 * gap) / 3
-    tall = side * _aspect(free)
-    width, height = panels * (side + gap) - gap + 2 * edge, tall + above + below
-    figure = Figure(figsize=(width, height))
-    figure.text(edge / width, 1 - 0.08 / height, heading, va="top", fontsize=9, fontweight="bold")
-    maps, bars = [], []
-    for index in range(panels):
-        x = (edge + index * (side + gap)) / width
-        maps.append(figure.add_axes((x, below / height, side / width, tall / height)))
-        bars.append(figure.add_axes((x, 0.2 / height, side / width, 0.06 / height)))
-    return figure, maps, bars
+def _axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a place in inches."""
+    across, down = figure.get_size_inches()
+    return figure.add_axes((left / across, bottom / down, width / across, height / down))
 
 
 def _aspect(free: Bools) -> float:
@@ -143,26 +140,22 @@ def _aspect(free: Bools) -> float:
     return min(max(height / width, 0.3), 1.6)
 
 
-def _map(axes: Axes, cells: Floats, free: Bools, scale: Scale) -> None:
+def _map(axes: Axes, cells: Floats, free: Bools, scale: ScalarMappable) -> None:
     grid = cells.reshape(free.shape)
     shown = np.ma.masked_where(~free | ~np.isfinite(grid), grid)
-    axes.imshow(shown, cmap=scale.colours, norm=scale.limits, interpolation="nearest")
+    low, high = scale.get_clim()
+    axes.imshow(shown, scale.cmap, vmin=low, vmax=high, interpolation="nearest")
     axes.set(xticks=[], yticks=[], anchor="W")
     for spine in axes.spines.values():
         spine.set(visible=True, color=style.RULE, linewidth=0.6)
 
 
-def _bar(figure: Figure, axes: Axes, scale: Scale, label: str = "") -> None:
-    bar = figure.colorbar(
-        ScalarMappable(scale.limits, scale.colours), axes, orientation="horizontal"
-    )
+def _bar(axes: Axes, scale: ScalarMappable, label: str = "") -> None:
+    bar = axes.figure.colorbar(scale, axes, orientation="horizontal")
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.locator = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
-    bar.formatter = FuncFormatter(lambda x, _: f"{x:g}".replace("-", "\N{MINUS SIGN}"))
-    bar.update_ticks()
+    style.ticks(axes.xaxis, 4, lambda x: style.minus(f"{x:g}"))
     axes.tick_params(length=2, width=0.6, labelsize=7, pad=1.5)
-    if label:
-        bar.set_label(label, fontsize=7.5, labelpad=2)
+    axes.set_xlabel(label, fontsize=7.5, labelpad=2)
 
 
 def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
@@ -202,7 +195,3 @@ def _share_of_range(cells: Floats) -> Floats:
     finite = _finite(cells)
     low, high = float(finite.min()), float(finite.max())
     return (cells - low) / (high - low) if high > low else np.where(np.isfinite(cells), 0.5, np.nan)
-
-
-def _subscript(number: int) -> str:
-    return "".join(chr(0x2080 + int(digit)) for digit in str(number))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from visr.storage.records.grid import Evaluation, GridSnapshot
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import LARGEST_SCORE, Adapted, AdaptedCondition, TwoPhase
 from visr.storage.run_dir import RunDir, evaluation_of
-from visr.storage.tables import complete_lines
+from visr.storage.tables import read_rows
 
 log = logging.getLogger("visr")
 
@@ -53,14 +52,9 @@ class RunData:
     """Scores of other uses of the rewarded steps than the paper's."""
     snapshot: GridSnapshot | None
     tasks: tuple[SavedTask, ...]
-    finetune_config: FinetuneConfig | None = None
+    finetune_config: FinetuneConfig | None
     """None unless the run was fine-tuned."""
-    finetuned: FinetuneResult | None = None
-
-    @property
-    def is_grid(self) -> bool:
-        """Whether states are cells of a grid, so that maps and exact values exist."""
-        return self.config.is_grid
+    finetuned: FinetuneResult | None
 
     @property
     def game(self) -> Game | None:
@@ -99,7 +93,7 @@ class RunData:
 def run_data(path: Path) -> RunData:
     """Read the run at `path`; a damaged file is a UserError."""
     run = RunDir.open(path, allow_retired=True)
-    config = run.config()
+    config, snapshot = run.config(), run.grid_snapshot
     is_grid = config.is_grid
     data = RunData(
         path=path,
@@ -110,14 +104,13 @@ def run_data(path: Path) -> RunData:
         evaluation=columns(run.evaluation),
         two_phase=None if is_grid else two_phase(run, config.env),
         adapted=() if is_grid else adapted(run, config.env),
-        snapshot=GridSnapshot.load(run.grid_snapshot, config)
-        if run.grid_snapshot.exists()
-        else None,
+        snapshot=GridSnapshot.load(snapshot, config) if snapshot.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
         finetune_config=finetuning.settings(run),
         finetuned=FinetuneResult.load(run) if run.is_finetuned else None,
     )
-    _warn_of_changed_tables(run)  # last: a file that cannot be read is the more important message
+    for table in run.changed_tables(run.checkpoints()[-1]) if run.checkpoints() else ():
+        log.warning("visr: %s is not as it was written: a row was changed or lost.", table)
     return data
 
 
@@ -131,29 +124,12 @@ def adapted(run: RunDir, env: str) -> tuple[AdaptedCondition, ...]:
     return Adapted.load(run.adapted, env).conditions if run.adapted.exists() else ()
 
 
-def _warn_of_changed_tables(run: RunDir) -> None:
-    """Warn if rows were changed since the newest checkpoint, which keeps their checksums."""
-    for table in run.changed_tables(run.checkpoints()[-1]) if run.checkpoints() else ():
-        log.warning("visr: %s is not as it was written: a row was changed or lost.", table)
-
-
 def columns(path: Path) -> Columns:
     """A CSV file of numbers over steps."""
-    header, *rows = complete_lines(path) or [""]
-    if not rows:
-        return {}
-    names = header.rstrip("\r\n").split(",")
-    try:
-        table = np.loadtxt(rows, delimiter=",", comments=None, ndmin=2)
-    except ValueError:
-        table = np.zeros((0, 0))
-    if table.shape[1] != len(names):
-        raise UserError(
-            f"{path} is damaged: a row does not fit its header; restore it, or move it away."
-        )
-    found = dict(zip(names, table.T, strict=True))
-    steps = found.get("num_steps", np.array([math.nan]))
-    if not (np.isfinite(steps).all() and (steps >= 0).all()):
+    rows = read_rows(path)
+    found = {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else ())}
+    steps = found.get("num_steps", np.array([np.nan] if rows else []))
+    if not (np.isfinite(steps) & (steps >= 0)).all():
         raise UserError(f"{path} is damaged: its column num_steps is missing or not a count.")
     # a run that diverged writes infinities, which no axis can show
     return {name: np.where(np.isfinite(column), column, np.nan) for name, column in found.items()}
@@ -162,13 +138,13 @@ def columns(path: Path) -> Columns:
 def online(path: Path) -> Columns:
     """online.csv: scores of the rewarded environments during training."""
     rows = columns(path)
-    if rows and not {"num_episodes", "mean_return"} <= rows.keys():
-        raise UserError(f"{path} is damaged: the column num_episodes or mean_return is missing.")
-    if rows and not (rows["num_episodes"] >= 0).all():
-        raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
     for name in ("num_episodes", "mean_return") if rows else ():
+        if name not in rows:
+            raise UserError(f"{path} is damaged: the column {name} is missing.")
         if (np.nan_to_num(np.abs(rows[name])) > LARGEST_SCORE).any():
             raise UserError(f"{path} is damaged: its column {name} exceeds {LARGEST_SCORE:.0e}.")
+    if rows and not (rows["num_episodes"] >= 0).all():
+        raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
     return rows
 
 

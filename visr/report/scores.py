@@ -5,13 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from visr.report import curves, style
 from visr.report.read import Columns, Floats
@@ -20,9 +17,7 @@ from visr.storage.records.two_phase import Condition
 WINDOW = 30
 """The smoothed line averages at least so many episodes: as many as score a task."""
 _SHARE = 20  # or this fraction of all episodes, 1 / 20, if that is more
-_MARGIN = 0.5
-"""A published score is drawn if it lies within this share of the scores' range beyond them."""
-_NOTE: dict[str, Any] = {"fontsize": 7, "color": style.MUTED}
+_MARGIN = 0.5  # of the scores' range: published scores beyond this margin are not drawn to scale
 _HEIGHT = 0.62  # inches per condition
 
 
@@ -34,6 +29,12 @@ class Published:
     score: float
     is_near: bool = False
     """Whether it is drawn wherever it lies."""
+
+
+def published(random: float | None, human: float | None) -> list[Published]:
+    """The published scores that are known."""
+    known = [] if random is None else [Published("random", random, is_near=True)]
+    return known if human is None else [*known, Published("human", human)]
 
 
 def window(online: Columns) -> int:
@@ -84,7 +85,7 @@ def online(rows: Columns, published: Sequence[Published]) -> Figure:
     if not (raw < 0).any() and all(end[0] >= 0 for end in ends):
         low = 0.0
     axes.set_ylim(low, high)
-    _score_axis(axes.yaxis)
+    style.ticks(axes.yaxis, 5, _tick)
     ends += [(high, f"{each.name} {style.score(each.score)} ↑", style.MUTED) for each in far]
     curves.label_ends(axes, ends, gap=0.075 * (high - low), top=high)
     return figure
@@ -105,7 +106,7 @@ def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> F
         axes.axvline(each.score, color=style.MUTED, lw=0.8, ls=(0, (4, 2)), zorder=0)
         axes.annotate(
             each.name, (each.score, 1), (0, 2), xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points", ha="center", **_NOTE,
+            textcoords="offset points", ha="center", fontsize=7, color=style.MUTED,
         )  # fmt: skip
     beyond = "".join(f" ({e.name} {style.score(e.score)}: outside this axis)" for e in far)
     axes.set_xlabel(f"raw score of one episode{beyond}", fontsize=7.5, labelpad=2)
@@ -114,7 +115,7 @@ def strips(conditions: Sequence[Condition], published: Sequence[Published]) -> F
     axes.set_ylim(len(conditions) - 0.45, -0.55)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
-    _score_axis(axes.xaxis)
+    style.ticks(axes.xaxis, 5, _tick)
     return figure
 
 
@@ -127,14 +128,15 @@ def _strip(axes: Axes, row: int, condition: Condition, colour: str) -> None:
         ends = condition.mean + np.array([-2, 2]) * condition.standard_error
         axes.plot(ends, [row, row], color=colour, lw=2)
     name = textwrap.fill(style.plain(condition.name), 19)
-    label: dict[str, Any] = {
-        "xycoords": axes.get_yaxis_transform(),
-        "textcoords": "offset points",
-        "va": "center",
-    }
-    axes.annotate(name, (0, row), (-8, 0), ha="right", fontsize=7.5, color=style.INK, **label)
-    said = style.plus_minus(condition.mean, condition.standard_error)
-    axes.annotate(said, (1, row), (5, 0), ha="left", fontsize=7.5, color=colour, **label)
+    mean = style.plus_minus(condition.mean, condition.standard_error)
+    for text, x, offset, side, hue in (
+        (name, 0, -8, "right", style.INK),
+        (mean, 1, 5, "left", colour),
+    ):
+        axes.annotate(
+            text, (x, row), (offset, 0), xycoords=axes.get_yaxis_transform(),
+            textcoords="offset points", va="center", ha=side, fontsize=7.5, color=hue,
+        )  # fmt: skip
 
 
 def _offsets(scores: Floats) -> Floats:
@@ -145,8 +147,5 @@ def _offsets(scores: Floats) -> Floats:
     return placed
 
 
-def _score_axis(axis: Axis) -> None:
-    axis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(
-        FuncFormatter(lambda x, _: f"{x:,.10g}".replace("-", "\N{MINUS SIGN}"))
-    )
+def _tick(score: float) -> str:
+    return style.minus(f"{score:,.10g}")

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 from PIL import Image
 
 INK, MUTED, RULE, WALL = "#20262c", "#66707a", "#c9d0d6", "#9aa2aa"
 WIDTH = 6.4
 """Inches of a full-width figure."""
 DPI = 216
-
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart
 PALETTE = {
@@ -44,6 +45,11 @@ FAMILIES = (
     Family("boxes", "Two boxes", "two 4 × 4 boxes of reward", PALETTE["vermilion"]),
     Family("goals", "Goal cells", "one rewarded cell", PALETTE["green"]),
 )
+
+_LIGHT = matplotlib.colormaps["RdBu_r"](np.linspace(0.06, 0.94, 256))
+DIVERGING = LinearSegmentedColormap.from_list("diverging", _LIGHT).with_extremes(bad=WALL)
+"""Blue below zero, white at zero, red above; the ends are light enough for black arrows."""
+SEQUENTIAL = matplotlib.colormaps["viridis"].with_extremes(bad=WALL)
 
 _SETTINGS: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -101,20 +107,15 @@ def small_png(figure: Figure) -> bytes:
     return content.getvalue()
 
 
-def diverging() -> Colormap:
-    """Blue below zero, white at zero, red above; the ends are light enough for black arrows."""
-    whole = matplotlib.colormaps["RdBu_r"](np.linspace(0.06, 0.94, 256))
-    return LinearSegmentedColormap.from_list("diverging", whole).with_extremes(bad=WALL)
-
-
-def sequential() -> Colormap:
-    """Viridis."""
-    return matplotlib.colormaps["viridis"].with_extremes(bad=WALL)
-
-
 def title(axes: Axes, text: str, colour: str = INK) -> None:
     """Write a panel's title above it, aligned left."""
     axes.set_title(text, loc="left", fontsize=8, fontweight="bold", color=colour, pad=4)
+
+
+def ticks(axis: Axis, most: int, text: Callable[[float], str]) -> None:
+    """Divide an axis into at most so many parts at round numbers, which `text` writes."""
+    axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: text(x)))
 
 
 def plain(text: str, most: int = 44) -> str:
@@ -123,17 +124,22 @@ def plain(text: str, most: int = 44) -> str:
     return drawn if len(drawn) <= most else f"{drawn[: most - 3]}..."
 
 
-def number(x: float, digits: int = 2) -> str:
-    """A number with a true minus sign; a dash if it is not finite."""
-    return f"{x:.{digits}f}".replace("-", "\N{MINUS SIGN}") if np.isfinite(x) else "–"
+def number(x: float | None, digits: int = 2) -> str:
+    """A number with a true minus sign; a dash if it is missing or not finite."""
+    return "–" if x is None or not np.isfinite(x) else minus(f"{x:.{digits}f}")
 
 
 def score(x: float) -> str:
     """A raw score: without decimals from 100 on, else with one."""
-    return f"{x:,.{0 if abs(x) >= 99.95 else 1}f}".replace("-", "\N{MINUS SIGN}")
+    return minus(f"{x:,.{0 if abs(x) >= 99.95 else 1}f}")
 
 
 def plus_minus(mean: float, error: float | None) -> str:
     """A mean score ± its standard error, if that is known."""
     digits = 0 if abs(mean) >= 99.95 else 1
     return score(mean) + ("" if error is None else f" ± {error:,.{digits}f}")
+
+
+def minus(text: str) -> str:
+    """The number with a true minus sign."""
+    return text.replace("-", "\N{MINUS SIGN}")

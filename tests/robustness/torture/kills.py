@@ -25,7 +25,7 @@ _MOST_KILLS = 4
 """In a row, of one and the same work."""
 _LOADED_ONCE = (
     *(f"visr.commands.{v}" for v in ("pretrain", "infer", "evaluate", "finetune", "report")),
-    *("visr.api", "visr.finetuning", "visr.report.build", "matplotlib.backends.backend_agg"),
+    *("visr.api", "visr.finetuning", "visr.report", "matplotlib.backends.backend_agg"),
     *("torch.utils.tensorboard.writer", "torch._dynamo"),
 )
 """Here, and not in every child."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from visr.paper.suite.entries import Suite
 from visr.paper.suite.read import RunSummary, read
 from visr.paper.suite.tables import Table
 from visr.report import figures as run_figures
+from visr.report import page
 from visr.report import read as load
-from visr.report import templating
 from visr.report.figures import Picture
+from visr.report.read import RunData
 from visr.storage.files import write_bytes
 from visr.storage.run_dir import RunDir
 
@@ -52,14 +53,16 @@ class Section:
     words: str
     tables: Sequence[Table]
     figures: Sequence[Drawing]
-    pictures: Sequence[Picture] = ()
-    """Figures without a heading and without CSV."""
+    snapshot: RunData | None = None
+    """A run whose features, rewards and values are shown."""
+    pictures: dict[str, Picture] = field(default_factory=dict)
+    """Figures of that run, without CSV."""
 
     def files(self) -> dict[str, bytes]:
         """The contents of its files, by their names below the report."""
         texts = {f"tables/{name}": text for t in self.tables for name, text in t.files().items()}
         texts |= {f"figures/{figure.name}.csv": figure.csv() for figure in self.figures}
-        pictures = [*(figure.picture for figure in self.figures), *self.pictures]
+        pictures = [*(figure.picture for figure in self.figures), *self.pictures.values()]
         return {name: text.encode() for name, text in texts.items()} | {
             f"figures/{picture.file}": picture.png for picture in pictures
         }
@@ -139,26 +142,26 @@ def _grid_section(found: Collection, by_name: grid.ByName) -> Section:
         "Every state is known here, so the values of policies are exact.",
         shown,
         [drawing for drawing in drawings if drawing is not None],
-        _snapshot(found.runs),
+        *_snapshot(found.runs),
     )
 
 
-def _snapshot(runs: Sequence[RunSummary]) -> list[Picture]:
+def _snapshot(runs: Sequence[RunSummary]) -> tuple[RunData | None, dict[str, Picture]]:
     """The paper's three grid figures of one run with a snapshot: of GPI VISR if there is one."""
     for run in sorted(runs, key=lambda run: run.label != "GPI VISR"):
         if run.env == GRID and RunDir(run.path).grid_snapshot.exists():
             try:
-                drawn = run_figures.draw(load.run_data(run.path))
+                data = load.run_data(run.path)
+                drawn = run_figures.draw(data)
             except UserError:
                 continue  # of another version, or damaged: the report of that run says so
-            shown = [drawn[name] for name in _SNAPSHOT_FIGURES]
-            return [replace(picture, caption=f"{run.name}: {picture.caption}") for picture in shown]
-    return []
+            return data, {name: drawn[name] for name in _SNAPSHOT_FIGURES}
+    return None, {}
 
 
 def _page(found: Collection, sections: Sequence[Section]) -> str:
     """One self-contained HTML page; the same runs give the same page."""
-    template = templating.environment("visr.paper.suite").get_template("suite.html")
+    template = page.environment("visr.paper.suite").get_template("suite.html")
     return template.render(
         title=found.root.resolve().name,
         found=found,

@@ -62,7 +62,7 @@ class Drawing:
         """The drawn figure."""
         with style.figure_style():
             png = style.small_png(self.draw())
-        return Picture(f"{self.name}.png", png, self.alt, self.caption)
+        return Picture(f"{self.name}.png", png)
 
     def csv(self) -> str:
         """Its numbers with ten digits."""
