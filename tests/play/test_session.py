@@ -10,8 +10,8 @@ import pytest
 from visr import api, envs
 from visr import config as configuration
 from visr.config import presets
-from visr.play import rendering, video
-from visr.play.session import Session
+from visr.play import rendering
+from visr.play.session import Session, play
 
 
 @pytest.fixture(scope="module")
@@ -19,20 +19,24 @@ def run(trained: Path) -> api.Run:
     return api.load(trained)
 
 
-def test_a_session_plays_the_steps_of_a_video(run: api.Run):
-    w = run.skill(3).w
-    settings = {"epsilon": 0.2, "gpi": True, "seed": 5}
-    frames = video.frames(run.agent, run.config, w, num_episodes=1, max_steps=30, **settings)
+def test_a_video_shows_every_step_of_a_session(
+    run: api.Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    frames: list[rendering.Picture] = []
+    monkeypatch.setattr(rendering.VideoWriter, "add", lambda _, picture: frames.append(picture))
+    w = run.skill(3).w.astype(np.float32)
+    path, limits = tmp_path / "video.mp4", {"num_episodes": 1, "max_steps": 30}
+    episodes = play(run.agent, run.config, w, "skill", video=path, epsilon=0.2, seed=5, **limits)
     screen = rendering.screen(run.config)
-    session = Session(run.agent, run.config, screen=screen, **settings)
+    session = Session(run.agent, run.config, screen=screen, epsilon=0.2, seed=5)
     session.actor.pursue(w)
     session.begin(5)
     for frame in frames:
         assert session.picture is not None
-        np.testing.assert_array_equal(
-            rendering.enlarged(session.picture, screen.scale), frame.picture
-        )
+        picture = rendering.enlarged(session.picture, screen.scale)
+        np.testing.assert_array_equal(frame[: len(picture)], picture)  # the caption is below
         session.step()
+    assert [episode.num_steps for episode in episodes] == [len(frames) - 1] == [30]
 
 
 def test_the_rendered_copy_plays_the_same_episode():

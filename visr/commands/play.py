@@ -42,11 +42,11 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "play")
     _check(chosen)
     from visr import api
-    from visr.play import video
+    from visr.play import session
 
     loaded = api.load(chosen.run, device=chosen.device)
     w, name = _task(loaded, chosen.task)
-    ends = video.play(
+    ends = session.play(
         loaded.agent,
         loaded.config,
         w,

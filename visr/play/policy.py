@@ -117,36 +117,25 @@ def states(agent: Agent, codec: SpaceCodec, given: ArrayLike) -> torch.Tensor:
 def _batched(space: spaces.Space, given: Any) -> tuple[Any, bool]:
     if isinstance(space, spaces.Dict):
         parts = {key: _batched(part, _item(given, key)) for key, part in space.items()}
-        return {key: part for key, (part, _) in parts.items()}, _all_single(list(parts.values()))
+        is_single = all(single for _, single in parts.values())
+        return {key: part for key, (part, _) in parts.items()}, is_single
     if isinstance(space, spaces.Tuple):
         pieces = [_batched(part, _item(given, index)) for index, part in enumerate(space)]
-        return tuple(part for part, _ in pieces), _all_single(pieces)
+        return tuple(part for part, _ in pieces), all(single for _, single in pieces)
     if is_text(space):
         return ([given], True) if isinstance(given, str) else (given, False)
     array, shape = np.asarray(given), space.shape or ()
     is_right = array.shape[array.ndim - len(shape) :] == shape and array.ndim <= len(shape) + 1
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        if not is_right or not _are_choices(space, array):
-            raise UserError(f"Observations of this world are whole numbers from {_range(space)}.")
+        low = space.start
+        high = low + (space.n if isinstance(space, spaces.Discrete) else space.nvec) - 1
+        is_whole = is_right and array.dtype.kind in "iu"
+        if not is_whole or not ((array >= low) & (array <= high)).all():
+            raise UserError(f"Observations of this world are whole numbers from {low} to {high}.")
     elif not is_right or array.dtype.kind not in "iufb":
         raise UserError(f"Observations of this world have shape {shape}, not {array.shape}.")
     is_single = array.ndim == len(shape)
     return (array[None] if is_single else array), is_single
-
-
-def _are_choices(space: spaces.Discrete | spaces.MultiDiscrete, array: NDArray) -> bool:
-    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
-    is_whole = array.dtype.kind in "iu"
-    return is_whole and bool(((array >= space.start) & (array < space.start + count)).all())
-
-
-def _range(space: spaces.Discrete | spaces.MultiDiscrete) -> str:
-    count = space.n if isinstance(space, spaces.Discrete) else space.nvec
-    return f"{space.start} to {space.start + count - 1}"
-
-
-def _all_single(parts: list[tuple[Any, bool]]) -> bool:
-    return all(is_single for _, is_single in parts)
 
 
 def _item(given: Any, key: Any) -> Any:

@@ -1,73 +1,73 @@
-"""Pictures of environments: one for every step."""
+"""Pictures of environments, one for every step, and MP4 files of them."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
 from visr import envs
-from visr.config import MINATAR, RunConfig
+from visr.config import ATARI, GRID, MINATAR, RunConfig
 from visr.envs.atari import AtariGames
 from visr.envs.grid.world import GridWorld
 from visr.envs.gym import spread_seeds
 from visr.errors import UserError
+from visr.storage.files import writing
 
 Picture = NDArray[np.uint8]
 """[H, W, 3]"""
 _CELL = 32
+_CAPTION = 20
+_FRAMES_PER_SECOND = {ATARI: 15, GRID: 8, MINATAR: 10}
+"""An Atari step lasts four frames of sixty a second."""
 
 
-class Screen(Protocol):
+class Screen(ABC):
     """Draws one environment."""
 
-    scale: tuple[int, int]
+    scale: tuple[int, int] = (1, 1)
     """Height and width at which to draw each pixel."""
 
+    @abstractmethod
     def reset(self, observation: NDArray, seed: int) -> Picture:
-        """The first picture, [H, W, 3]."""
-        ...
+        """The first picture of an episode, [H, W, 3]."""
 
+    @abstractmethod
     def step(self, observation: NDArray, action: NDArray) -> Picture:
         """The picture after an action."""
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Close what draws."""
-        ...
 
 
-class ColourAtari:
+class ColourAtari(Screen):
     """A second copy of an Atari game that renders colours; equal seeds and actions give equal games."""
 
-    scale: tuple[int, int] = (2, 3)
-    """Atari's pixels are wide."""
+    scale = (2, 3)  # Atari's pixels are wide
 
     def __init__(self, config: RunConfig) -> None:
         self._copy = AtariGames(config.atari, config.env, 1, num_threads=1, screen=True)
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
-        """The first picture."""
         return self._copy.reset(seed=seed)[0][0, -1]
 
     def step(self, observation: NDArray, action: NDArray) -> Picture:
-        """The picture after an action."""
         return self._copy.step(action)[0][0, -1]
 
     def close(self) -> None:
-        """Close the copy."""
         self._copy.close()
 
 
-class RenderedGym:
+class RenderedGym(Screen):
     """A second copy of a Gymnasium environment that renders itself."""
-
-    scale: tuple[int, int] = (1, 1)
 
     def __init__(self, config: RunConfig) -> None:
         try:
@@ -80,12 +80,10 @@ class RenderedGym:
         self._actions = envs.space_codec(config).actions
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
-        """The first picture."""
         self._copy.reset(seed=spread_seeds(seed, 1)[0])
         return self._picture()
 
     def step(self, observation: NDArray, action: NDArray) -> Picture:
-        """The picture after an action."""
         self._copy.step(self._actions[action[0]])
         return self._picture()
 
@@ -94,28 +92,22 @@ class RenderedGym:
         return np.asarray(picture, dtype=np.uint8)
 
     def close(self) -> None:
-        """Close the copy."""
         self._copy.close()
 
 
-class CellDrawing:
+class CellDrawing(Screen):
     """Cells of one colour each, drawn from the observation alone."""
 
-    scale: tuple[int, int] = (_CELL, _CELL)
+    scale = (_CELL, _CELL)
 
     def __init__(self, colours: Callable[[NDArray], Picture]) -> None:
         self._colours = colours
 
     def reset(self, observation: NDArray, seed: int) -> Picture:
-        """The first picture."""
         return self._colours(observation[0])
 
     def step(self, observation: NDArray, action: NDArray) -> Picture:
-        """The picture after an action."""
         return self._colours(observation[0])
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 def screen(config: RunConfig) -> Screen:
@@ -157,3 +149,61 @@ _PALETTE = np.array(
     dtype=np.uint8,
 )
 """The colour-blind safe colours of Okabe and Ito, and three more."""
+
+
+class VideoWriter:
+    """Writes an MP4 file, which appears under its name only when it is complete."""
+
+    def __init__(self, path: Path, env: str) -> None:
+        rates = _FRAMES_PER_SECOND.items()
+        self._rate = next((rate for prefix, rate in rates if env.startswith(prefix)), 15)
+        self._path = path
+        self._partial = path.with_name(f"{path.stem}.partial{path.suffix}")
+        self._writer: Any = None
+
+    def add(self, picture: Picture) -> None:
+        """Append a frame; all have the size of the first."""
+        with writing(self._path):
+            self._writer = self._writer or self._open(picture)
+            self._writer.send(np.ascontiguousarray(picture))
+
+    def _open(self, picture: Picture) -> Any:
+        try:
+            import imageio_ffmpeg
+        except ImportError as error:
+            raise UserError(
+                'Videos need imageio-ffmpeg: pip install "visr[video]", or leave out --video.'
+            ) from error
+        height, width, _ = picture.shape
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._partial.touch()
+        writer = imageio_ffmpeg.write_frames(
+            str(self._partial),
+            (width, height),
+            fps=self._rate,
+            quality=7,
+            macro_block_size=2,
+            ffmpeg_log_level="error",
+        )
+        writer.send(None)
+        return writer
+
+    def close(self, keep: bool) -> None:
+        """Finish the file, or delete it."""
+        if self._writer is None:
+            return
+        self._writer.close()
+        if keep:
+            with writing(self._path):
+                self._partial.replace(self._path)
+        else:
+            self._partial.unlink(missing_ok=True)
+
+
+def captioned(picture: Picture, words: str) -> Picture:
+    """The picture with a line of text below it; its sides are even, as the codec requires."""
+    height, width, _ = picture.shape
+    canvas = Image.new("RGB", (width + width % 2, height + height % 2 + _CAPTION), (20, 20, 20))
+    canvas.paste(Image.fromarray(picture), (0, 0))
+    ImageDraw.Draw(canvas).text((6, height + 4), words, fill=(230, 230, 230))
+    return np.asarray(canvas)

@@ -1,6 +1,8 @@
-"""One environment that is played step by step, with a picture of each step."""
+"""Play one environment step by step, with a picture of each step, or whole episodes."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,6 +12,8 @@ from visr import envs
 from visr.agents.base import Agent, BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
+from visr.envs.episodes import Episode
+from visr.play import rendering
 from visr.play.rendering import Picture, Screen
 from visr.types import Transitions
 
@@ -72,3 +76,44 @@ class Session:
         self._env.close()
         if self._screen:
             self._screen.close()
+
+
+def play(
+    agent: Agent,
+    config: RunConfig,
+    w: NDArray[np.float32],
+    name: str,
+    *,
+    video: Path | None = None,
+    num_episodes: int = 1,
+    max_steps: int = 4_500,
+    epsilon: float | None = None,
+    seed: int = 0,
+) -> list[Episode]:
+    """Play episodes with one task, and record them if `video` names a file."""
+    screen = rendering.screen(config) if video else None
+    writer = rendering.VideoWriter(video, config.env) if video else None
+    epsilon = config.agent.exploration if epsilon is None else epsilon
+    session = Session(agent, config, epsilon=epsilon, seed=seed, screen=screen)
+    session.actor.pursue(w)
+
+    def record() -> None:
+        if screen and writer and session.picture is not None:
+            words = f"{name}   step {session.num_steps}   score {session.score:g}"
+            picture = rendering.enlarged(session.picture, screen.scale)
+            writer.add(rendering.captioned(picture, words))
+
+    episodes: list[Episode] = []
+    try:
+        for number in range(num_episodes):
+            session.begin(seed + number)
+            record()
+            while not session.is_over and session.num_steps < max_steps:
+                session.step()
+                record()
+            episodes.append(Episode(w, session.score, session.num_steps, session.is_over))
+    finally:
+        session.close()
+        if writer:
+            writer.close(keep=len(episodes) == num_episodes)
+    return episodes
