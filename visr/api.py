@@ -11,12 +11,11 @@ from visr import pretraining
 from visr.config import GRID, RunConfig, presets
 from visr.envs import modules
 from visr.errors import UserError
-from visr.inference.mixing import mix
 from visr.play.policy import Policy
 from visr.run import Run
 from visr.storage import pretrained_models
 from visr.storage.records.grid import Evaluation
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, mix
 from visr.storage.run_dir import RunDir
 from visr.training.driver import Observer
 

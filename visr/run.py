@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,25 @@ from visr import agents, envs
 from visr import config as configuration
 from visr.agents.visr import Visr
 from visr.config import BASELINES, GRID
+from visr.envs.episodes import Episode
 from visr.envs.grid.dynamic_programming import GAMMA
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError, short_repr
-from visr.evaluation import grid_benchmark, two_phase
+from visr.evaluation import episodes, grid_benchmark, two_phase
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
-from visr.inference import collect, dataset, prompts, recording, rewards
-from visr.inference.prompts import ENV_REWARD, Reward
-from visr.inference.recording import Recording, RewardFunction
+from visr.inference import collect, prompts
+from visr.inference.asked_reward import AskedReward, asked_reward
+from visr.inference.recording import Recording
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps
-from visr.play import onnx, policy
+from visr.inference.task_inference import TaskInference
+from visr.play import onnx, policy, session
 from visr.play.policy import Policy
 from visr.storage import pretrained_models
+from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.grid import Evaluation
-from visr.storage.records.task import Task, direction
+from visr.storage.records.task import RewardFunction, Task
 from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
@@ -95,77 +99,52 @@ class Run:
 
     def infer(
         self,
-        reward: str | Path | ArrayLike | RewardFunction,
+        reward: str | Path | ArrayLike | RewardFunction | None = None,
         *,
+        goal: str | ArrayLike | None = None,
+        demonstration: str | Path | ArrayLike | None = None,
+        preferences: str | Path | Sequence[Any] | None = None,
         method: str = "best",
         **fields: Any,
     ) -> Task:
-        """The task that a reward describes; no weight changes.
+        """The task that a prompt describes; no weight changes.
 
-        On the grid: an array over cells, or one of the command line's forms ("boxes:7", "goal:2,3",
-        "row > 5"); `fields` are `centred`, `ridge` and `whitened`, if they differ from the run's.
-        Anywhere: "env", the environment's own reward, collected for 50 episodes or 100,000 steps; a
-        function of (observations, actions, next observations) or an expression over observation fields,
-        applied to the recorded steps; an .npz file of observations and rewards. `method` is one of
-        `compare`'s, or "best"; `fields` is `clip_rewards`, for "env".
+        reward: "env", the environment's own reward, collected for 50 episodes or 100,000 steps; a function
+        of (observations, actions, next observations) or an expression such as "x0 < -0.5", applied to the
+        recorded steps; an .npz file. On the grid also an array over cells, "boxes:7", "goal:2,3", "row > 5";
+        there `fields` are `centred`, `ridge` and `whitened`.
+        goal: an observation to be like, or "x0=0.5,x1=0", "step:1234", "ROW,COL", FILE.npy.
+        demonstration: observations [T, ...], (observations, actions), or an .npz file.
+        preferences: pairs (better, worse) of segments, each (start, stop) in the recording or observations.
+        `method` is one of `compare`'s, or "best"; `fields` is `clip_rewards`, for "env".
+
+        >>> task = run.infer("x0 < -0.5")
         """
-        agent = self.visr  # others have no features to express a reward in
-        if self.world is None or prompts.is_of_steps(reward):
-            compared = self.compare(reward, **fields)  # pyright: ignore
-            return self.task_of(compared, method, prompts.name_of(reward))
-        if method != "best":
-            raise UserError(
-                f"method = {short_repr(method)} is for rewards of steps; for cells give centred, ridge or "
-                "whitened."
-            )
-        if unknown := set(fields) - set(vars(self.config.inference)):
-            odd = ", ".join(sorted(unknown))
-            raise UserError(
-                f"infer takes centred, ridge, whitened and clip_rewards, but not {odd}."
-            )
-        world, config = self.world, configuration.replace(self.config, **fields).inference
-        wanted = rewards.of_cells(reward, world)  # pyright: ignore
-        phi = grid_benchmark.features(agent, world)
-        compared = Reward(wanted.name, config).infer(agent, lambda: wanted.rewarded(phi, world))
-        task = self.task_of(compared, "best", wanted.name)
-        return dataclasses.replace(task, reward=wanted.values)
+        inference = self.inference
+        if reward is not None and self.world is not None and not prompts.is_of_steps(reward):
+            if method != "best":
+                raise UserError(
+                    f"method = {short_repr(method)} is for rewards of steps; for cells give centred, ridge "
+                    "or whitened."
+                )
+            return inference.of_cells(reward, **fields)  # pyright: ignore
+        prompt = inference.prompt(
+            reward=reward, goal=goal, demonstration=demonstration, preferences=preferences
+        )
+        return inference.to_task(prompt, inference.compare(prompt, **fields), method)
 
-    def compare(
-        self,
-        reward: str | Path | RewardFunction,
-        *,
-        clip_rewards: bool | None = None,
-        **counts: int,
-    ) -> Comparison:
-        """Every method's estimate from the same steps; `counts` are `collect_rewarded`'s, for "env"."""
-        prompt = Reward(prompts.name_of(reward))
-        return prompt.infer(self.visr, lambda: self._steps(reward, clip_rewards, counts))
-
-    def _steps(
-        self, reward: str | Path | RewardFunction, clip: bool | None, counts: dict[str, int]
-    ) -> RewardedSteps:
-        """Steps with that reward: played now, read from a file, or recorded ones."""
-        if isinstance(reward, str) and reward == ENV_REWARD:
-            self.require_rewards()
-            steps = self.collect_rewarded(**counts)
-            clip = self.config.inference.clip_rewards if clip is None else clip
-            return steps.clipped() if clip else steps
-        if counts or clip is not None:
-            raise UserError(
-                'clip_rewards and counts belong to the environment\'s own reward, "env".'
-            )
-        if isinstance(reward, str | Path) and str(reward).lower().endswith(".npz"):
-            return dataset.read(Path(reward), self.visr)
-        if not isinstance(reward, str) and not callable(reward):
-            raise UserError(
-                f'{type(reward).__name__} is no reward for {self.config.env}; give "env", an expression, a '
-                "function or an .npz file."
-            )
-        return self.recording().rewarded(reward)
+    def compare(self, reward: str | Path | RewardFunction, **fields: Any) -> Comparison:
+        """Every method's estimate from the same steps; `fields` are `clip_rewards` and, for "env", counts."""
+        return self.inference.compare(self.inference.prompt(reward=reward), **fields)
 
     def task_of(self, compared: Comparison, method: str, name: str) -> Task:
         """One method's estimate as a task; "best" is the method to trust."""
         return prompts.to_task(compared, method, name, self.config.env)
+
+    @functools.cached_property
+    def inference(self) -> TaskInference:
+        """Prompts and the steps that they need."""
+        return TaskInference(self.visr, self.config, self._codec, self.directory)
 
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
@@ -173,41 +152,23 @@ class Run:
         if isinstance(which, int):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
-            w = collect.own_tasks(self.agent, which)()
-            return direction(w, name or f"skill:{which}", self.config.env, "drawn at random")
+            w = collect.own_tasks(self.agent, which)().astype(np.float64)
+            return Task(name or f"skill:{which}", self.config.env, w, "drawn at random")
         w = np.asarray(which)
         if w.dtype.kind not in "iuf" or w.shape != (size,) or not np.isfinite(w).all():
             raise UserError(
                 f"A direction of this run is {size} finite numbers, not {short_repr(which)}."
             )
-        return direction(w, name or "direction", self.config.env)
+        return Task(name or "direction", self.config.env, w)
 
     def recording(self) -> Recording:
         """The reward-free steps that the run keeps; recorded now if they are missing."""
-        path, num_steps = self.directory.recorded, self.config.inference.recorded_steps
-        if path.exists():
-            return Recording.load(path)
-        if not recording.is_possible(self.agent.spec.observation_space, num_steps) or not num_steps:
-            raise UserError(
-                f"No sample of {self.config.env} was kept, as its observations are large or recorded_steps "
-                "is 0; use --reward env, or an .npz file of observations and rewards."
-            )
-        recorded = recording.record(self.visr, self.config, num_steps)
-        recorded.save(path)
-        return recorded
+        return self.inference.recording()
 
-    def collect_rewarded(
-        self,
-        *,
-        num_episodes: int = collect.NUM_EPISODES,
-        num_steps: int = collect.NUM_STEPS,
-        seed: int = 0,
-    ) -> RewardedSteps:
-        """Steps with the environment's own rewards; each episode pursues a task drawn as in training."""
-        configuration.check_value("seed", seed)
-        return collect.collect_rewarded(
-            self.agent, self.config, num_episodes=num_episodes, num_steps=num_steps, seed=seed
-        )
+    def collect_rewarded(self, **counts: Any) -> RewardedSteps:
+        """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
+        configuration.check_value("seed", counts.get("seed", 0))
+        return collect.collect_rewarded(self.agent, self.config, **counts)
 
     meet_rewards = collect_rewarded  # its earlier name
 
@@ -251,19 +212,22 @@ class Run:
         *,
         name: str | None = None,
         out: str | Path | None = None,
+        reward: str | None = None,
         consult: Sequence[Task] | None = None,
         observe: Observer | None = None,
         **settings: Any,
     ) -> Run:
-        """RL on the true reward from psi read out at w: a run of its own, whose task is `task`.
+        """RL on the asked reward from psi read out at w: a run of its own, whose task is `task`.
 
-        `settings` are `FinetuneConfig`'s: num_steps, from_scratch, learning_rate, ... The reward is the
-        environment's; on the grid, the task's. The first steps act by GPI over the tasks in `consult`, by
-        default all that the run has saved. `run.directory.finetuned` holds the scores before and after.
+        `settings` are `FinetuneConfig`'s: num_steps, from_scratch, learning_rate, ... With reward="env" it
+        trains on the environment's own reward instead. The first steps act by GPI over the tasks in
+        `consult`, by default all that the run has saved. `run.directory.finetuned` holds the scores.
 
         >>> better = run.finetune(task, num_steps=100_000)
         """
         chosen, task = configuration.finetune_settings(settings), self._checked(task)
+        if reward is not None:
+            task = finetuning.for_reward(task, reward, self.config)
         stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
         path = self.directory.finetuned_run(stem) if out is None else Path(out)
         if consult is None:
@@ -273,6 +237,19 @@ class Run:
         arguments = (path, self.config, self.visr, task, others, chosen)
         tuned = finetuning.start(*arguments, observe)
         return Run(tuned, device=self.visr.device.type)
+
+    def play(
+        self, task: Task, *, video: str | Path | None = None, **settings: Any
+    ) -> list[Episode]:
+        """Play episodes of a task: each has its `asked_return`, its own `score` and `num_steps`.
+
+        `video` records them as an MP4 or GIF file; `settings` are num_episodes, max_steps, epsilon and seed.
+
+        >>> run.play(task, video="left.gif")
+        """
+        path = None if video is None else Path(video)
+        asked = self.asked_reward(task)
+        return session.play(self.agent, self.config, task, asked, video=path, **settings)
 
     def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
@@ -284,12 +261,44 @@ class Run:
         gpi = self.config.agent.gpi if gpi is None else gpi
         return Policy(self.agent, self._checked(task), self._codec, gpi, epsilon)
 
-    def evaluate(self, task: Task, *, gamma: float = GAMMA, gpi: bool | None = None) -> Evaluation:
+    def evaluate(
+        self,
+        task: Task,
+        *,
+        gamma: float | None = None,
+        gpi: bool | None = None,
+        **settings: Any,
+    ) -> Evaluation | EpisodeEvaluation:
+        """How good the task's policy is for the reward that was asked for.
+
+        On the grid its exact value, with discount `gamma`. Elsewhere returns of whole episodes, beside the
+        random policy and the best constant action; `settings` are num_episodes, epsilon and seed.
+        """
+        if self.world is None:
+            if gamma is not None:
+                raise UserError(f"gamma = {gamma} is for exact values; {self.config.env} has none.")
+            return self.evaluate_episodes(task, gpi=gpi, **settings)
+        if settings:
+            raise UserError(f"{', '.join(settings)}: values on the grid are exact; leave it out.")
+        return self.evaluate_exactly(task, gpi=gpi, gamma=GAMMA if gamma is None else gamma)
+
+    def evaluate_exactly(
+        self, task: Task, *, gamma: float = GAMMA, gpi: bool | None = None
+    ) -> Evaluation:
         """The exact value of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
         return grid_benchmark.evaluate(
             self.visr, self._require_world(), self._checked(task), gamma, gpi
         )
+
+    def evaluate_episodes(self, task: Task, **settings: Any) -> EpisodeEvaluation:
+        """Returns of whole episodes under the asked reward; `settings` are `episodes.evaluate`'s."""
+        asked = self.asked_reward(task)
+        return episodes.evaluate(self.agent, self.config, task, asked, **settings)
+
+    def asked_reward(self, task: Task) -> AskedReward:
+        """The reward that a task was asked for, as a function of steps."""
+        return asked_reward(self._checked(task), self.agent, self._codec)
 
     def evaluate_families(self, *, gamma: float = GAMMA) -> dict[str, float]:
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
@@ -317,13 +326,6 @@ class Run:
         with torch.inference_mode():
             w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
             return self.visr.psi(states, w_tensor).cpu().numpy()
-
-    def require_rewards(self) -> None:
-        """Refuse an environment without rewards of its own."""
-        if self.world is not None:
-            raise UserError(
-                f"{GRID} has no rewards of its own; describe one, such as goal:2,3 or boxes:7."
-            )
 
     def _require_world(self) -> GridWorld:
         if self.world is None:

@@ -22,7 +22,7 @@ from visr.inference import collect
 from visr.inference.collect import ACTIONS, collect_rewarded, own_tasks
 from visr.inference.steps import RewardedSteps, TriedTasks
 from visr.ops import derived_seed
-from visr.storage.records.task import Task, direction
+from visr.storage.records.task import Task
 from visr.storage.records.two_phase import UNADAPTED, UNTRAINED, Condition, TwoPhase
 from visr.storage.run_dir import RunDir
 from visr.training.loop import new_agent
@@ -79,7 +79,7 @@ def seen(reward: Any, returns: Any = (0.0,)) -> RewardedSteps:
 
 
 def task(w: Any = (0, 1, 0)) -> Task:
-    return direction(np.asarray(w), "x", "visr/Grid-v0")
+    return Task("x", "visr/Grid-v0", np.asarray(w))
 
 
 def lengths(steps: RewardedSteps) -> list[int]:

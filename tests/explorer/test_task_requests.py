@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import visr
-from visr import api
+from visr import api, mix
 from visr.errors import UserError
 from visr.explorer.task_requests import TaskRequests
 from visr.explorer.validation import RequestFields
-from visr.inference import mixing
 
 
 @pytest.fixture
@@ -123,7 +122,7 @@ def test_a_mixture_is_the_sum_of_its_parts(requests: TaskRequests):
     b = requests.infer(RequestFields({"kind": "expression", "text": "row"}))
     parts = [{"id": a.id, "weight": 0.3}, {"id": b.id, "weight": 0.7}]
     mixed = requests.infer(RequestFields({"kind": "mix", "parts": parts}))
-    expected = mixing.mix([(a.task, 0.3), (b.task, 0.7)])
+    expected = mix([(a.task, 0.3), (b.task, 0.7)])
     np.testing.assert_array_equal(mixed.task.w, expected.w)
     left = performed(mixed.to_dict(requests.run)["python"]["false"])
     np.testing.assert_array_equal(left["task"].w, expected.w)

@@ -266,7 +266,7 @@ def test_a_file_cut_short_at_any_place_is_refused(tmp_path: Path):
     content = whole.read_bytes()
     for length in range(len(content)):
         path.write_bytes(content[:length])
-        assert "Cannot read the reward file" in refused(str(path), SMALL)
+        assert "Cannot read the file" in refused(str(path), SMALL)
 
 
 def test_a_damaged_file_is_a_reward_or_a_sentence(tmp_path: Path):

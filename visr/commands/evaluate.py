@@ -17,6 +17,8 @@ from visr.storage.run_dir import RunDir, evaluation_of
 
 if TYPE_CHECKING:
     from visr.api import Run
+    from visr.storage.records.episodes import PolicyReturns
+    from visr.storage.records.grid import Evaluation
     from visr.storage.records.two_phase import Condition
 
 _FAMILIES = {
@@ -102,18 +104,25 @@ def _gpi(chosen: Options) -> bool | None:
 
 def _evaluate_exactly(loaded: Run, chosen: Options) -> None:
     path = find_task(loaded.directory, chosen.task or "")
-    result = loaded.evaluate(Task.load(path), gpi=_gpi(chosen), **options.given(gamma=chosen.gamma))
+    result = loaded.evaluate_exactly(
+        Task.load(path), gpi=_gpi(chosen), **options.given(gamma=chosen.gamma)
+    )
     write_json(evaluation_of(path), result.to_dict())
-    rows = [
+    title = f"task: {result.task} (exact, mean over start states)"
+    output.show(result.to_dict(), chosen.json, title, exact_rows(result))
+
+
+def exact_rows(result: Evaluation) -> list[tuple[str, str]]:
+    """The exact value of a policy, beside the values to compare it with."""
+    return [
         ("fraction of optimal", f"{result.fraction_of_optimal:.3f}"),
         ("value", f"{result.value:.3f}"),
         ("value of the random policy", f"{result.value_random:.3f}"),
+        ("value of the best constant action", f"{result.value_constant:.3f}"),
         ("value of the optimal policy", f"{result.value_optimal:.3f}"),
         ("discount", f"{result.gamma:g}"),
         ("policy", "greedy, GPI" if result.gpi else "greedy, w alone"),
     ]
-    title = f"task: {result.task} (exact, mean over start states)"
-    output.show(result.to_dict(), chosen.json, title, rows)
 
 
 def _evaluate_families(loaded: Run, chosen: Options) -> None:
@@ -145,18 +154,27 @@ def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
     options.refuse(chosen, _PHASE_TWO, "belongs to phase two, which takes no task")
     path = find_task(loaded.directory, chosen.task or "")
     given = options.given(num_episodes=chosen.episodes, seed=chosen.seed)
-    scores = loaded.evaluate_task(Task.load(path), gpi=_gpi(chosen), **given)
-    result = {
-        "task": scores.name,
-        "env": loaded.config.env,
-        "mean": scores.mean,
-        "standard_error": scores.standard_error,
-        "human_normalised": scores.human_normalised,
-        "scores": list(scores.scores),
-        "num_steps": list(scores.num_steps),
-    }
-    write_json(evaluation_of(path), result)
-    output.show(result, chosen.json, _title(loaded), [_row(scores)], _SCORES)
+    found = loaded.evaluate_episodes(Task.load(path), gpi=_gpi(chosen), **given)
+    write_json(evaluation_of(path), found.to_dict())
+    own = "environment's own return"
+    if found.reward_kind == "env":
+        header = ("policy", own, "steps", "episodes")
+    else:
+        header = ("policy", "asked return", own, "steps", "episodes")
+    rows = [_returns_row(policy, len(header)) for policy in found.policies]
+    remarks = [f"The asked return sums {found.reward}."]
+    if found.human_normalised is not None:
+        remarks.append(f"The environment's own return is {found.human_normalised:,.1f} % of human.")
+    title = f"{loaded.config.env}, task {found.task}: mean returns of whole episodes"
+    output.show(found.to_dict(), chosen.json, title, rows, header, remarks=remarks)
+
+
+def _returns_row(policy: PolicyReturns, width: int) -> tuple[str, ...]:
+    steps = sum(policy.num_steps) / len(policy.num_steps)
+    cells = (policy.policy, str(policy.asked), str(policy.environment))
+    if width == 4:  # the asked reward is the environment's own
+        cells = cells[:2]
+    return (*cells, f"{steps:,.0f}", f"{len(policy.num_steps)}")
 
 
 def _phase_two(loaded: Run, chosen: Options) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -26,15 +26,14 @@ _SAME = 0.01
 
 @dataclass(frozen=True)
 class Options:
-    """Train psi . w on the reward itself, as Q values; the result is a run of its own.
-
-    The reward is the environment's; on the grid, the one that the task was inferred from.
-    """
+    """Train psi . w on the reward that the task was asked for, as Q values, in a run of its own."""
 
     run: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
     """Directory of a pre-trained run."""
     task: str | None = None
     """Name of a task in the run, or a task.json."""
+    reward: Literal["asked", "env"] = "asked"
+    """Train on the reward that the task was asked for, or on the environment's own."""
     out: str | None = None
     """Directory of the new run; by default RUN/finetuned/TASK, or TASK-scratch."""
     resume: str | None = None
@@ -60,7 +59,7 @@ def run(args: list[str]) -> int:
     start = "fresh weights" if result.from_scratch else "pre-trained psi at w"
     kind = "fraction of optimal"
     if isinstance(result.after, EpisodeScore):
-        kind = f"mean score, {len(result.after.scores)} episodes"
+        kind = f"mean return, {len(result.after.scores)} episodes"
     output.show(
         {**schema.to_dict(result), "run": str(directory.path)},
         chosen.json,
@@ -87,20 +86,25 @@ def _start(chosen: Options, observe: output.Observer | None) -> RunDir:
     task = Task.load(find_task(loaded.directory, chosen.task))
     settings = dataclasses.asdict(chosen.settings)
     name = Path(chosen.task).stem
-    return loaded.finetune(task, name=name, out=chosen.out, observe=observe, **settings).directory
+    reward = None if chosen.reward == "asked" else chosen.reward
+    tuned = loaded.finetune(
+        task, name=name, out=chosen.out, reward=reward, observe=observe, **settings
+    )
+    return tuned.directory
 
 
 def _refuse_other_options(chosen: Options) -> None:
-    given = (chosen.run, chosen.task, chosen.out, chosen.device)
-    if given != (None, None, None, "auto") or chosen.settings != FinetuneConfig():
+    given = (chosen.run, chosen.task, chosen.out, chosen.device, chosen.reward)
+    if given != (None, None, None, "auto", "asked") or chosen.settings != FinetuneConfig():
         raise UserError("--resume takes everything from the run; leave out the other options.")
 
 
 def remarks(result: FinetuneResult, directory: RunDir) -> list[str]:
     """How well the reward model did, whether the score fell, and what to do next."""
+    trained = f"It was trained and evaluated on {result.reward}."
     if result.num_updates == 0:
         return [f"There was no reward in {result.num_steps:,} steps, so nothing was learnt."]
-    lines = []
+    lines = [trained] if result.reward else []
     if result.reward_r_squared is not None:
         lines.append(
             f"{result.num_free_steps:,} reward-free steps were used as well; the reward model explained "

@@ -1,43 +1,56 @@
-"""visr infer: turn a reward into a task w."""
+"""visr infer: turn a reward, a goal, a demonstration or preferences into a task w."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from visr.commands import options, output
+from visr.commands import evaluate, options, output
 from visr.errors import UserError
 from visr.storage.records.task import Task, new_path
 from visr.storage.run_dir import slug
 
 if TYPE_CHECKING:
     from visr.api import Run
+    from visr.inference.prompts import Prompt
+    from visr.inference.regression import Comparison
 
 _CELLS = ("centred", "ridge", "whitened")
-_ENV = ("clip_rewards", "episodes", "steps", "seed", "evaluate")
+_ENV = ("clip_rewards", "episodes", "steps", "seed")
+_PROMPTS = ("reward", "goal", "demonstration", "preferences", "w")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Find the w for which phi . w is closest to a reward; no weight changes."""
+    """Find the task w that a reward, a goal, a demonstration or preferences describe; no weight changes."""
 
     run: options.Run
-    reward: str
+    reward: str | None = None
     """env (the environment's own), FILE.npz, "angle < 0.1"; on the grid also boxes:SEED, goal:ROW,COL,
     FILE.npy, FILE.csv."""
+    goal: str | None = None
+    """A state to be in: "x0=0.5,x1=0", ROW,COL on the grid, FILE.npy, or step:N of the recording."""
+    demonstration: str | None = None
+    """FILE.npz with the observations of a trajectory and, optionally, its actions."""
+    preferences: str | None = None
+    """FILE.json: {"pairs": [{"better": [START, STOP], "worse": [START, STOP]}]}, steps of the recording."""
+    w: str | None = None
+    """A direction, as numbers with commas."""
     method: str = "best"
     """Which w becomes the task: least squares, ridge, centred, centred ridge, whitened, random search,
     smoothed search (searches need `env`), or best."""
     evaluate: bool = False
-    """With `env`: play episodes with the w of every method."""
+    """Play episodes with the w of every method; `best` is then the one that returns most."""
     trials: int | None = None
     """With --evaluate: episodes of each method; by default 30, as in the paper."""
     name: str | None = None
-    """Name of the task in the run; by default made from the reward."""
+    """Name of the task in the run; by default made from the prompt."""
     out: str | None = None
     """Write the task to this file instead of into the run."""
     centred: bool | None = None
@@ -60,15 +73,26 @@ class Options:
 
 
 def run(args: list[str]) -> int:
-    """Infer the task, save it, and say how well it explains the reward."""
-    chosen = options.parse(Options, args, "infer")
+    """Infer the task, save it, and say how far to trust it."""
+    chosen = options.parse(Options, args, "infer", may_be_negative=("--reward", "--goal", "--w"))
     options.check_range(chosen, ("trials", "episodes", "steps"), 1)
     options.check_range(chosen, ("seed",), 0)
+    given = [name for name in _PROMPTS if getattr(chosen, name) is not None]
+    if len(given) != 1:
+        raise UserError(
+            "Say what you want in one way: --reward, --goal, --demonstration, --preferences or --w."
+        )
+    if chosen.trials is not None and not chosen.evaluate:
+        raise UserError(
+            f"trials = {chosen.trials} is the number of episodes to play; add --evaluate."
+        )
     from visr import api
     from visr.inference import prompts
 
     loaded = api.load(chosen.run, device=chosen.device)
-    if loaded.world is None or prompts.is_of_steps(chosen.reward):
+    if chosen.w is not None:
+        _infer_direction(loaded, chosen)
+    elif chosen.reward is None or loaded.world is None or prompts.is_of_steps(chosen.reward):
         _infer_from_steps(loaded, chosen)
     else:
         _infer_from_cells(loaded, chosen)
@@ -99,11 +123,9 @@ def _infer_from_cells(loaded: Run, chosen: Options) -> None:
         ("method",),
         "is for rewards of steps; rewards of cells take --centred, --ridge and --whitened",
     )
-    options.refuse(
-        chosen,
-        (*_ENV, "trials"),
-        "belongs to --reward env and other rewards of steps, not of cells",
-    )
+    options.refuse(chosen, _ENV, "belongs to --reward env, not to rewards of cells")
+    if chosen.trials is not None:
+        raise UserError("--trials counts episodes; values on the grid are exact, so leave it out.")
     fields = options.given(**{name: getattr(chosen, name) for name in _CELLS})
     task = loaded.infer(chosen.reward, **fields)
     path = _save(loaded, task, chosen)
@@ -118,6 +140,10 @@ def _infer_from_cells(loaded: Run, chosen: Options) -> None:
         ("task", str(path)),
     ]
     result = {**task.to_dict(), "file": str(path)}
+    if chosen.evaluate:
+        found = loaded.evaluate_exactly(task)
+        result |= {"evaluation": found.to_dict()}
+        rows += evaluate.exact_rows(found)
     remarks = [verdict(task), _next(loaded, path)]
     output.show(result, chosen.json, f"task: {task.name}", rows, remarks=remarks)
 
@@ -151,37 +177,90 @@ def _infer_from_steps(loaded: Run, chosen: Options) -> None:
     options.refuse(chosen, _CELLS, "is for rewards of cells; elsewhere --method names a method")
     if chosen.reward != "env":
         options.refuse(chosen, _ENV, "belongs to --reward env")
-    if chosen.trials is not None and not chosen.evaluate:
-        raise UserError(
-            f"trials = {chosen.trials} is the number of episodes to play; add --evaluate."
-        )
     note = (lambda text: None) if chosen.json else output.say
+    inference = loaded.inference
     if chosen.reward == "env":
-        loaded.require_rewards()
+        inference.require_rewards()
         note("collecting the environment's rewards ...")
     counts = options.given(num_episodes=chosen.episodes, num_steps=chosen.steps, seed=chosen.seed)
     clip = options.given(clip_rewards=chosen.clip_rewards)
-    compared = loaded.compare(chosen.reward, **counts, **clip)
-    task = loaded.task_of(compared, chosen.method, chosen.reward)
-    result = {**task.to_dict(), **compared.to_dict()}
-    for name, method in result["methods"].items() if chosen.evaluate else ():
-        candidate = loaded.task_of(compared, name, name)
-        scores = loaded.evaluate_task(candidate, **options.given(num_episodes=chosen.trials))
-        note(f"{name}: {scores.mean:,.2f}")
-        method |= {"mean_return": scores.mean, "interval_of_mean": scores.interval()}
-        method["scores"] = list(scores.scores)
+    prompt = inference.prompt(
+        reward=chosen.reward,
+        goal=chosen.goal,
+        demonstration=chosen.demonstration,
+        preferences=chosen.preferences,
+    )
+    compared = inference.compare(prompt, **counts, **clip)
+    methods, words = compared.to_dict()["methods"], compared.words
+    if chosen.evaluate:
+        compared, words = _scored(loaded, prompt, compared, methods, chosen, note)
+    task = inference.to_task(prompt, compared, chosen.method)
     path = _save(loaded, task, chosen)
-    header, rows = _table(result["methods"], compared.best)
+    header, rows = _table(methods, compared.best)
+    shown = task.name.removeprefix("goal ")
     output.show(
-        {**result, "file": str(path)},
+        {
+            **task.to_dict(),
+            **compared.to_dict(),
+            "methods": methods,
+            "words": words,
+            "file": str(path),
+        },
         chosen.json,
-        f"{loaded.config.env}, reward {task.name}: {compared.num_steps:,} steps of "
+        f"{loaded.config.env}, {_given(chosen)} {shown}: {compared.num_steps:,} steps of "
         f"{compared.num_episodes:,} episodes, {compared.num_rewarded:,} with a reward; * is best",
         rows,
         header,
         path=path,
-        remarks=[*compared.words, _next(loaded, path)],
+        remarks=[*words, _next(loaded, path)],
     )
+
+
+def _given(chosen: Options) -> str:
+    return next(name for name in _PROMPTS if getattr(chosen, name) is not None)
+
+
+def _scored(
+    loaded: Run,
+    prompt: Prompt,
+    compared: Comparison,
+    methods: dict[str, dict[str, Any]],
+    chosen: Options,
+    note: Callable[[str], None],
+) -> tuple[Comparison, list[str]]:
+    """Play every method's w; the best is the one that returns most of the asked reward."""
+    means = {}
+    for name, method in methods.items():
+        task = loaded.inference.to_task(prompt, compared, name)
+        if loaded.world is not None:
+            found = loaded.evaluate_exactly(task)
+            means[name] = found.value
+            method |= {"mean_return": found.value, "fraction_of_optimal": found.fraction_of_optimal}
+        else:
+            settings = options.given(num_episodes=chosen.trials)
+            found = loaded.evaluate_episodes(task, compare=False, **settings).asked
+            means[name] = found.mean
+            method |= {"mean_return": found.mean, "interval_of_mean": found.interval()}
+            method["scores"] = list(found.returns)
+        note(f"{name}: {means[name]:,.2f}")
+    best = max(means, key=lambda name: means[name])
+    trust = f"Trust {methods[best]['method']}: it returned most, {means[best]:,.2f}."
+    known = [sentence for sentence in compared.words if not sentence.startswith("Trust ")]
+    return dataclasses.replace(compared, best=best), [*known, trust]
+
+
+def _infer_direction(loaded: Run, chosen: Options) -> None:
+    """A task from numbers; no reward is regressed."""
+    options.refuse(chosen, (*_CELLS, *_ENV, "method", "evaluate"), "does not apply to --w")
+    try:
+        w = [float(number) for number in (chosen.w or "").replace(",", " ").split()]
+    except ValueError:
+        raise UserError(f"{chosen.w!r} is not a list of numbers; write --w 0.5,0,-1.") from None
+    task = loaded.skill(w, name=chosen.name or "direction")
+    path = _save(loaded, task, chosen)
+    rows = [("w", _numbers(task.w)), ("task", str(path))]
+    result = {**task.to_dict(), "file": str(path)}
+    output.show(result, chosen.json, f"task: {task.name}", rows, remarks=[_next(loaded, path)])
 
 
 def _table(
@@ -196,7 +275,7 @@ def _table(
             "R^2 held out": _decimals(one["r_squared"], 3),
             "condition": _condition(one["condition_number"]),
             "bootstrap cosine": _decimals(one["steadiness"], 2),
-            "w": _with_errors(one["w"], one["interval"]),
+            "w": _with_errors(one["w"], one["interval"] or [one["w"], one["w"]]),
         }
         for name, one in methods.items()
     ]
@@ -207,6 +286,8 @@ def _table(
 def _mean(one: dict[str, Any]) -> str:
     if "mean_return" not in one:
         return ""
+    if "interval_of_mean" not in one:
+        return f"{one['mean_return']:,.2f} ({one['fraction_of_optimal']:.2f} of optimal)"
     low, high = one["interval_of_mean"]
     return f"{one['mean_return']:,.2f} ({low:,.2f} to {high:,.2f})"
 

@@ -24,8 +24,18 @@ MOST = 2**31 - 1
 """The largest seed and count that every library takes."""
 
 
-def parse(kind: type[T], args: list[str], verb: str, default: T | None = None) -> T:
-    """The options of a verb; a mistake is a UserError instead of tyro's framed page."""
+def parse(
+    kind: type[T],
+    args: list[str],
+    verb: str,
+    default: T | None = None,
+    may_be_negative: tuple[str, ...] = (),
+) -> T:
+    """The options of a verb; a mistake is a UserError instead of tyro's framed page.
+
+    Values of the flags in `may_be_negative` may start with a minus sign: --reward "-abs(x0)".
+    """
+    args = _joined(args, may_be_negative)
     page = io.StringIO()
     extra: dict[str, Any] = {} if default is None else {"default": default}
     try:
@@ -41,6 +51,17 @@ def parse(kind: type[T], args: list[str], verb: str, default: T | None = None) -
         if stop.code in (0, None):
             raise
         raise UserError(_first_sentence(page.getvalue(), verb)) from None
+
+
+def _joined(args: list[str], flags: tuple[str, ...]) -> list[str]:
+    """FLAG VALUE as FLAG=VALUE where the value would be read as another flag."""
+    joined: list[str] = []
+    for word in args:
+        if joined and joined[-1] in flags and word.startswith("-") and not word.startswith("--"):
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def refuse(chosen: object, names: tuple[str, ...], reason: str) -> None:

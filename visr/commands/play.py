@@ -24,7 +24,7 @@ class Options:
     task: str = "skill:0"
     """Name of a task in the run, a task.json, skill:SEED (a random w), or axis:K, axis:-K (feature K)."""
     video: str | None = None
-    """Record the episodes in this MP4 file (needs visr[video])."""
+    """Record the episodes in this MP4 (needs visr[video]) or GIF file."""
     episodes: int = 1
     """Number of episodes."""
     max_steps: int = 4_500
@@ -42,31 +42,40 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "play")
     _check(chosen)
     from visr import api
-    from visr.play import session
 
     loaded = api.load(chosen.run, device=chosen.device)
-    w, name = _task(loaded, chosen.task)
-    ends = session.play(
-        loaded.agent,
-        loaded.config,
-        w,
-        name,
-        video=Path(chosen.video) if chosen.video else None,
+    task = _task(loaded, chosen.task)
+    ends = loaded.play(
+        task,
+        video=chosen.video,
         num_episodes=chosen.episodes,
         max_steps=chosen.max_steps,
         epsilon=chosen.epsilon,
         seed=chosen.seed,
     )
+    asked = loaded.asked_reward(task)
     result = {
-        "task": name,
-        "w": w.tolist(),
+        "task": task.name,
+        "w": task.w.tolist(),
         "scores": [end.score for end in ends],
+        "asked_returns": [end.asked_return for end in ends],
+        "reward": asked.words,
         "num_steps": [end.num_steps for end in ends],
         "video": chosen.video,
     }
-    rows = [(f"{n}", f"{end.score:g}", f"{end.num_steps:,}") for n, end in enumerate(ends, 1)]
-    title, header = f"{loaded.config.env}, task {name}", ("episode", "score", "steps")
-    output.show(result, chosen.json, title, rows, header, path=chosen.video)
+    has_own = loaded.world is None and asked.kind != "env"
+    header = ("episode", "return", *(("environment's own return",) if has_own else ()), "steps")
+    rows = [
+        (
+            f"{number}",
+            f"{end.asked_return:g}",
+            *((f"{end.score:g}",) if has_own else ()),
+            f"{end.num_steps:,}",
+        )
+        for number, end in enumerate(ends, 1)
+    ]
+    title, remarks = f"{loaded.config.env}, task {task.name}", [f"The return sums {asked.words}."]
+    output.show(result, chosen.json, title, rows, header, path=chosen.video, remarks=remarks)
     return 0
 
 
@@ -75,32 +84,24 @@ def _check(chosen: Options) -> None:
     options.check_range(chosen, ("seed",), 0)
     if chosen.epsilon is not None and not 0 <= chosen.epsilon <= 1:
         raise UserError(f"epsilon = {chosen.epsilon} must lie between 0 and 1.")
-    if chosen.video is not None and Path(chosen.video).suffix.lower() != ".mp4":
+    if chosen.video is not None and Path(chosen.video).suffix.lower() not in (".mp4", ".gif"):
         raise UserError(
-            f"{chosen.video!r} is not the name of an MP4 file; give one such as video.mp4."
+            f"{chosen.video!r} is not the name of an MP4 or GIF file; give one such as video.mp4."
         )
 
 
-def _task(loaded: Run, task: str) -> tuple[np.ndarray, str]:
-    """w and the name of a skill, a direction or a saved task."""
+def _task(loaded: Run, task: str) -> Task:
+    """A skill, a direction or a saved task."""
     d = loaded.agent.task_size
     kind, _, value = task.partition(":")
     if kind == "skill":
-        from visr.inference.collect import own_tasks
-
-        return own_tasks(loaded.agent, _integer(value, task, 0, options.MOST))(), task
+        return loaded.skill(_integer(value, task, 0, options.MOST), task)
     if kind == "axis":
         axis = _integer(value.removeprefix("-"), task, 1, d)
-        w = np.zeros(d, dtype=np.float32)
+        w = np.zeros(d)
         w[axis - 1] = -1.0 if value.startswith("-") else 1.0
-        return w, task
-    saved = Task.load(find_task(loaded.directory, task))
-    if len(saved.w) != d:
-        raise UserError(
-            f"The task `{saved.name}` has {len(saved.w)} features and this run has {d}; "
-            "infer it with this run."
-        )
-    return saved.w.astype(np.float32), saved.name
+        return loaded.skill(w, task)
+    return Task.load(find_task(loaded.directory, task))
 
 
 def _integer(text: str, task: str, low: int, high: int) -> int:

@@ -10,9 +10,8 @@ import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.inference import mixing
 from visr.storage import pretrained_models
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, cosine, mix
 from visr.storage.run_dir import RunDir
 
 
@@ -76,9 +75,9 @@ def _mix(chosen: Options) -> None:
         (Task.load(file), _number(weight))
         for file, weight in zip(words[::2], words[1::2], strict=True)
     ]
-    task, path = mixing.mix(parts, chosen.name), Path(chosen.out)
+    task, path = mix(parts, chosen.name), Path(chosen.out)
     task.save(path)
-    rows = [(f"cosine with {part.name}", f"{mixing.cosine(task, part):+.3f}") for part, _ in parts]
+    rows = [(f"cosine with {part.name}", f"{cosine(task, part):+.3f}") for part, _ in parts]
     rows.append(("task", str(path)))
     output.show({**task.to_dict(), "file": str(path)}, chosen.json, f"task: {task.name}", rows)
 
@@ -87,7 +86,7 @@ def _compare(chosen: Options) -> None:
     if len(chosen.names) < 2:
         raise UserError("`visr task compare` takes two or more task.json files.")
     tasks = {file: Task.load(file) for file in chosen.names}
-    pairs = {a: {b: mixing.cosine(tasks[a], tasks[b]) for b in tasks} for a in tasks}
+    pairs = {a: {b: cosine(tasks[a], tasks[b]) for b in tasks} for a in tasks}
     rows = [
         (Path(a).stem, *(f"{cosine:+.3f}" for cosine in row.values())) for a, row in pairs.items()
     ]

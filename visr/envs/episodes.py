@@ -56,6 +56,8 @@ class Episode:
     num_steps: int = 0
     is_finished: bool = False
     """False if the step budget cut it short."""
+    asked_return: float = 0.0
+    """The sum of the asked reward, where episodes are played for a task."""
 
 
 @dataclass

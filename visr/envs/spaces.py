@@ -118,6 +118,11 @@ def _vector(space: spaces.Space, name: str) -> tuple[int, Encode]:
     )
 
 
+def vector_size(space: spaces.Space) -> int:
+    """How many numbers a part of an observation becomes."""
+    return _vector(space, "observations")[0]
+
+
 def _multi_discrete(space: spaces.MultiDiscrete) -> tuple[int, Encode]:
     counts = space.nvec.ravel().tolist()
     starts = np.asarray(space.start).ravel()
@@ -187,8 +192,8 @@ def _names(space: spaces.Space, stem: str) -> list[str]:
         return [name for i, part in parts for name in _names(part, f"{stem or 'x'}{i}_")]
     size, _ = _vector(space, "observations")
     if size == 1 and stem:
-        return [_identifier(stem.rstrip("_"))]
-    return [_identifier(f"{stem or 'x'}{i}") for i in range(size)]
+        return [identifier(stem.rstrip("_"))]
+    return [identifier(f"{stem or 'x'}{i}") for i in range(size)]
 
 
 def _unique(names: list[str]) -> list[str]:
@@ -206,7 +211,7 @@ def _candidates(name: str) -> Iterator[str]:
     yield from (f"{name}_{number}" for number in itertools.count(2))
 
 
-def _identifier(text: str) -> str:
+def identifier(text: str) -> str:
     """`text` as a Python identifier, for use in expressions."""
     word = re.sub(r"\W", "_", text)
     word = word if word[:1].isidentifier() else f"x{word}"

@@ -150,8 +150,9 @@ def actions(agent: Agent, world: GridWorld, w: Floats, gpi: bool, seed: int = 0)
 
 
 def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool) -> Evaluation:
-    """The exact value of the task's greedy policy, for the true reward."""
-    reward = _true_reward(task, world)
+    """The exact value of the task's greedy policy, for its true reward; without one, for phi . w."""
+    represented = features(agent, world) @ task.w
+    reward = represented if task.reward is None else _true_reward(task.reward, task, world)
     policy = actions(agent, world, task.w[None], gpi)[0]
     values = dynamic_programming.policy_values(world.transitions, policy, reward, gamma)
     fraction = dynamic_programming.fraction_of_optimal(
@@ -168,19 +169,20 @@ def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool)
         gpi=gpi,
         policy=policy,
         values=values,
-        represented_reward=features(agent, world) @ task.w,
+        represented_reward=represented,
+        value_constant=dynamic_programming.best_constant(
+            world.transitions, reward, world.start, gamma
+        ),
     )
 
 
-def _true_reward(task: Task, world: GridWorld) -> NDArray[np.float64]:
-    if task.reward is None:
-        raise UserError(f"The task `{task.name}` does not carry its true reward; infer it again.")
-    if task.reward.shape != (world.num_states,):
+def _true_reward(reward: Floats, task: Task, world: GridWorld) -> Floats:
+    if reward.shape != (world.num_states,):
         raise UserError(
-            f"The task `{task.name}` has a reward over {len(task.reward)} states and this world has "
+            f"The task `{task.name}` has a reward over {len(reward)} states and this world has "
             f"{world.num_states}; infer it with this run."
         )
-    return task.reward
+    return reward
 
 
 def snapshot(agent: Visr, world: GridWorld) -> GridSnapshot:

@@ -16,7 +16,7 @@ from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
-from visr.envs.episodes import TaskActor, TaskSchedule, play_episodes
+from visr.envs.episodes import EpisodeSteps, TaskActor, TaskSchedule, play_episodes
 from visr.inference import prompts
 from visr.inference.collect import (
     ACTIONS,
@@ -34,6 +34,7 @@ from visr.storage.files import write_json
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED, Condition, TwoPhase
 from visr.storage.run_dir import RunDir
+from visr.training import devices
 
 NUM_TRIALS = 30
 """Episodes that evaluate a task; the paper's number."""
@@ -139,6 +140,7 @@ def evaluate_task(
     epsilon: float | None = None,
     gpi: bool | None = None,
     seed: int = 1,
+    on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> Condition:
     """Raw scores of whole episodes that pursue the task."""
     w = task.w.astype(np.float32)
@@ -152,6 +154,7 @@ def evaluate_task(
         gpi=gpi,
         seed=seed,
         r_squared=task.r_squared,
+        on_step=on_step,
     )
 
 
@@ -166,12 +169,13 @@ def _play(
     epsilon: float | None = None,
     gpi: bool | None = None,
     r_squared: float | None = None,
+    on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> Condition:
     epsilon = config.agent.exploration if epsilon is None else epsilon
     env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
     random = torch.Generator().manual_seed(derived_seed(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=epsilon, gpi=gpi, random=random)
-    condition = score(actor, env, config, name, schedule, num_episodes, seed, r_squared)
+    condition = score(actor, env, config, name, schedule, num_episodes, seed, r_squared, on_step)
     env.close()
     return condition
 
@@ -185,9 +189,11 @@ def score(
     num_episodes: int,
     seed: int,
     r_squared: float | None = None,
+    on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> Condition:
     """Raw scores of whole episodes of any actor."""
-    episodes = play_episodes(actor, env, schedule, num_episodes, seed=seed)
+    with devices.threads(config.training):
+        episodes = play_episodes(actor, env, schedule, num_episodes, seed=seed, on_step=on_step)
     scores = [episode.score for episode in episodes]
     game = atari_games.by_id(config.env)
     normalised = atari_games.human_normalised(float(np.mean(scores)), game) if game else None

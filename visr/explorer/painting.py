@@ -35,7 +35,7 @@ def evaluate(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
     """The policy, its exact value and visits, and the agent's own value estimates."""
     start = time.perf_counter()
     grid = world(run)
-    evaluation = run.evaluate(task, gpi=gpi)
+    evaluation = run.evaluate_exactly(task, gpi=gpi)
     visits = dynamic_programming.visits(grid.transitions, evaluation.policy, grid.start, NUM_MOVES)
     return {
         "fraction_of_optimal": evaluation.fraction_of_optimal,

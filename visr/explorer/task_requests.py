@@ -16,10 +16,10 @@ from visr.config import InferenceConfig
 from visr.errors import UserError
 from visr.explorer import painting, python_snippets
 from visr.explorer.validation import RequestFields
-from visr.inference import expression, mixing
+from visr.inference import expression
 from visr.inference.prompts import Reward
 from visr.inference.steps import RewardedSteps
-from visr.storage.records.task import Task, new_path
+from visr.storage.records.task import Task, cosine, mix, new_path
 from visr.storage.run_dir import slug
 
 MAX_EPISODES, MAX_STEPS = 50, 100_000
@@ -132,8 +132,10 @@ class TaskRequests:
         steps = request.integer("steps", 100, MAX_STEPS, 10_000)
         seed = request.integer("seed", 0, 2**31 - 1, 0)
         method = request.text("method", 20, "best")
-        compared = self.run.compare("env", num_episodes=episodes, num_steps=steps, seed=seed)
-        task = self.run.task_of(compared, method, "env")
+        inference = self.run.inference
+        prompt = inference.prompt(reward="env")
+        compared = inference.compare(prompt, num_episodes=episodes, num_steps=steps, seed=seed)
+        task = inference.to_task(prompt, compared, method)
         return (
             task,
             python_snippets.environment(episodes, steps, seed, method),
@@ -147,8 +149,10 @@ class TaskRequests:
         if self.run.world is not None:
             values = painting.preset(self.run, text)
             return painting.infer(self.run, values, text), python_snippets.expression(text), ()
-        compared = Reward(text).infer(self.run.visr, lambda: self.run.recording().rewarded(text))
-        task = self.run.task_of(compared, "best", text)
+        inference = self.run.inference
+        prompt = inference.prompt(reward=text)
+        compared = inference.compare(prompt)
+        task = inference.to_task(prompt, compared)
         return task, python_snippets.expression(text), tuple(compared.words)
 
     def _marks(self, request: RequestFields) -> Inferred:
@@ -176,10 +180,10 @@ class TaskRequests:
             (self.get(part.text("id", 40)), part.number("weight", -100, 100))
             for part in request.objects("parts", 4)
         ]
-        task = mixing.mix([(requested.task, weight) for requested, weight in parts])
+        task = mix([(requested.task, weight) for requested, weight in parts])
         lines = python_snippets.mixture([(requested.lines, weight) for requested, weight in parts])
         cosines = [
-            f"cosine {mixing.cosine(task, requested.task):+.2f} with {requested.task.name}"
+            f"cosine {cosine(task, requested.task):+.2f} with {requested.task.name}"
             for requested, _ in parts
         ]
         return task, lines, tuple(cosines)

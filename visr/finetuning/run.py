@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
-from visr.evaluation import grid_benchmark, two_phase
+from visr.evaluation import episodes, grid_benchmark
 from visr.finetuning.relabelling import check_free_steps
 from visr.finetuning.trainer import FineTuner
+from visr.inference.asked_reward import AskedReward, asked_reward
+from visr.inference.prompts import ENV_REWARD
 from visr.storage.records.finetuning import (
     REMEDY,
     EpisodeScore,
@@ -30,7 +33,7 @@ from visr.storage.records.finetuning import (
     FinetunePlan,
     FinetuneResult,
 )
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, TaskPrompt
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import devices, driver
@@ -63,8 +66,9 @@ class _Job:
         return cls(run.config(), plan, task)
 
     def tuner(self, agent: Visr, pretrained: Visr | None = None) -> FineTuner:
-        reward = self.task.reward if envs.exact_model(self.config) else None
+        asked = _asked(self.config, self.task, pretrained or agent)
         saved, settings = np.stack(self.plan.saved), self.plan.settings
+        reward = None if asked.kind == "env" else asked
         return FineTuner(agent, self.config, settings, self.task.w, saved, reward, pretrained)
 
 
@@ -154,9 +158,30 @@ def _is_same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
     return a.shape == b.shape and np.allclose(a, b, atol=1e-6)
 
 
+def for_reward(task: Task, reward: str, config: RunConfig) -> Task:
+    """The same direction, to be trained on the environment's own reward."""
+    if reward != ENV_REWARD:
+        raise UserError(
+            f"reward = {reward!r} is not known here: leave it out for the asked reward, or give `env`."
+        )
+    if config.is_grid:
+        raise UserError(f"{config.env} has no rewards of its own; leave out --reward.")
+    return dataclasses.replace(task, prompt=TaskPrompt("env", task.name), reward=None)
+
+
+def _asked(config: RunConfig, task: Task, agent: Visr) -> AskedReward:
+    return asked_reward(task, agent, envs.space_codec(config))
+
+
 def _require_reward(config: RunConfig, task: Task) -> None:
-    """On the grid, the task itself must hold the reward of every cell."""
+    """Refuse a task without a reward to learn from; on the grid it must hold that of every cell."""
     if (world := envs.exact_model(config)) is None:
+        kind = None if task.prompt is None else task.prompt.kind
+        if kind == "function" and task.prompt and task.prompt.function is None:
+            raise UserError(
+                f"The task `{task.name}` was asked for by a Python function, which is not saved with it; "
+                "infer it again, or train on the environment's own reward (--reward env)."
+            )
         return
     if task.reward is None:
         raise UserError(
@@ -185,8 +210,10 @@ def evaluate(agent: Visr, config: RunConfig, task: Task) -> ExactScore | Episode
     if (world := envs.exact_model(config)) is not None:
         result = grid_benchmark.evaluate(agent, world, task, dynamic_programming.GAMMA, gpi=False)
         return ExactScore(result.fraction_of_optimal, result.value)
-    played = two_phase.evaluate_task(agent, config, task, gpi=False)
-    return EpisodeScore(played.mean, played.standard_error, played.human_normalised, played.scores)
+    asked = _asked(config, task, agent)
+    played = episodes.evaluate(agent, config, task, asked, gpi=False, compare=False)
+    score, normalised = played.asked, played.human_normalised if asked.kind == "env" else None
+    return EpisodeScore(score.mean, score.standard_error, normalised, score.returns)
 
 
 def _result(
@@ -200,6 +227,7 @@ def _result(
     return FinetuneResult(
         env=job.config.env,
         task=job.task.name,
+        reward=_asked(job.config, job.task, tuner.agent).words,
         from_scratch=settings.from_scratch,
         num_steps=tuner.num_steps,
         num_free_steps=relabelled.total_steps if relabelled and tuner.num_steps else 0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+import numpy as np
 import torch
 from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
@@ -13,9 +14,10 @@ from visr import config as configuration
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
-from visr.envs.episodes import EpisodeReturns
+from visr.envs.episodes import EpisodeReturns, EpisodeSteps
 from visr.finetuning.q_learner import QLearner
 from visr.finetuning.relabelling import RelabelledSteps
+from visr.inference.asked_reward import AskedReward
 from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor import Actor
@@ -43,14 +45,14 @@ class FineTuner:
         settings: FinetuneConfig,
         w: NDArray,
         saved: NDArray,
-        reward: NDArray | None,
+        asked: AskedReward | None,
         pretrained: Visr | None = None,
     ) -> None:
-        """`saved` [P, d]: w and the other tasks that GPI uses at first; `reward`: per cell, for the grid."""
+        """`saved` [P, d]: w and the other tasks that GPI uses at first; `asked`: None for the env's."""
         self.agent, self.config, self.settings = agent, config, settings
         self._w = torch.as_tensor(w, dtype=torch.float32)
         self._policies = torch.as_tensor(saved, dtype=torch.float32)
-        self._cells = None if reward is None else torch.as_tensor(reward, dtype=torch.float32)
+        self._asked = asked
         acting = configuration.replace(
             config,
             unroll_length=settings.unroll_length,
@@ -60,7 +62,7 @@ class FineTuner:
         )
         env, pretrained = envs.make_vec(config, settings.num_envs), pretrained or agent
         self.actor = Actor(acting, env, pretrained, derived_seed(settings.seed, _ACTOR_SEED))
-        clips = config.inference.clip_rewards and reward is None
+        clips = config.inference.clip_rewards and asked is None
         self.learner = QLearner(agent, settings, self._w, clips)
         self.relabelled = (
             RelabelledSteps(pretrained, config, settings, self.learner.clipped)
@@ -198,11 +200,16 @@ class FineTuner:
         return unroll._replace(w=self._w.expand(unroll.num_unrolls, -1).contiguous())
 
     def _with_reward(self, unroll: Unroll) -> Unroll:
-        """On the grid, the task's reward of each cell reached."""
-        if self._cells is None:
+        """The same steps with the asked reward."""
+        if self._asked is None:
             return unroll
-        reward = self._cells[unroll.observation[1:]]
-        return unroll._replace(reward=reward.masked_fill(unroll.is_reset, 0))
+        before, reached = (
+            x.flatten(0, 1).numpy() for x in (unroll.observation[:-1], unroll.observation[1:])
+        )
+        action, own = unroll.action.flatten().numpy(), unroll.reward.flatten().numpy()
+        steps = EpisodeSteps(np.zeros(len(action), np.intp), before, action, reached, own)
+        asked = torch.from_numpy(self._asked.of(steps)).float().view_as(unroll.reward)
+        return unroll._replace(reward=asked.masked_fill(unroll.is_reset, 0))
 
     def _report(self, unroll: Unroll) -> dict[str, float]:
         """The round's mean reward, and the mean return of the episodes that ended in it."""

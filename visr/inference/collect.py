@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from visr import envs
-from visr.agents.base import Agent
+from visr.agents.base import Agent, BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
@@ -17,6 +17,7 @@ from visr.envs.episodes import EpisodeSteps, TaskSchedule, finished, play_episod
 from visr.errors import UserError
 from visr.inference.steps import RewardedSteps, TriedTasks
 from visr.ops import derived_seed
+from visr.training import devices
 from visr.types import Transitions
 
 NUM_EPISODES, NUM_STEPS = 50, 100_000
@@ -51,11 +52,11 @@ def collect_rewarded(
         reward = np.asarray(steps.reward, dtype=np.float64)
         kept.append((features(agent, steps.next_observation), reward, steps.episode))
 
-    episodes = finished(
-        play_episodes(
+    with devices.threads(config.training):
+        played = play_episodes(
             actor, env, schedule, num_episodes, seed=seed, max_steps=num_steps, on_step=keep
         )
-    )
+    episodes = finished(played)
     env.close()
     tried = TriedTasks(
         np.array([episode.w for episode in episodes], dtype=np.float64),
@@ -72,7 +73,7 @@ def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:
 
 
 @torch.inference_mode()
-def features(agent: Agent, observations: NDArray) -> NDArray[np.float32]:
+def features(agent: Agent | BehaviourModel, observations: NDArray) -> NDArray[np.float32]:
     """phi of observations: [N, ...] -> [N, d]; d = 0 for agents without features."""
     if not isinstance(agent, Visr):
         return np.empty((len(observations), 0), np.float32)

@@ -1,12 +1,23 @@
-"""Rewarded steps from an .npz file of observations and rewards."""
+"""Recorded steps from outside: .npz files and Minari datasets, checked against an environment's spaces.
+
+An .npz file holds `observations`, and any of `actions`, `rewards`, `terminations`, `truncations`,
+`next_observations` and `episodes`. Step t leads from observation t to the next one:
+
+- with `next_observations` [N, ...], every row is a step of its own;
+- with N + 1 observations for N rewards or actions, the file is one trajectory;
+- with N observations and `actions`, `terminations` or `truncations`, the next row is the next observation,
+  and the last step of each episode, whose next observation is missing, is left out;
+- with `observations` and `rewards` alone, each observation is the state that its reward was given for.
+"""
 
 from __future__ import annotations
 
 import math
 import zipfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 from gymnasium import spaces
@@ -14,6 +25,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from visr.agents.visr import Visr
+from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference.collect import features
 from visr.inference.steps import RewardedSteps
@@ -23,40 +35,163 @@ _LARGEST = 2**30
 """Bytes of a dataset, unpacked."""
 _EPISODE_LENGTH = 100
 """Steps that count as an episode where the file names no episodes."""
+_PER_STEP = ("actions", "rewards", "terminations", "truncations", "episodes")
+MINARI = "minari:"
 
 
-def read(path: Path, agent: Visr) -> RewardedSteps:
-    """`observations` [N, ...] of the states reached, `rewards` [N] and, optionally, `episodes` [N]."""
-    arrays = _read(path)
-    if missing := {"observations", "rewards"} - set(arrays):
+@dataclass(frozen=True, eq=False)
+class StepDataset:
+    """N steps; what the file does not hold is None."""
+
+    reached: NDArray
+    """[N, ...], the next observations, as networks take them."""
+    before: NDArray | None
+    """[N, ...], the observations."""
+    action: NDArray[np.int64] | None
+    """[N], indices of actions."""
+    reward: NDArray[np.float64] | None
+    """[N]"""
+    terminated: NDArray[np.bool_]
+    """[N]"""
+    episode: NDArray[np.intp]
+    """[N]"""
+
+    def rewarded(self, agent: Visr, path: str | Path) -> RewardedSteps:
+        """The steps with their rewards and features."""
+        if self.reward is None:
+            raise UserError(f"{path} has no array `rewards`; it needs observations and rewards.")
+        return RewardedSteps(features(agent, self.reached), self.reward, self.episode)
+
+
+def read(source: str | Path, codec: SpaceCodec) -> StepDataset:
+    """Steps from an .npz file, or from a Minari dataset by `minari:ID`."""
+    if str(source).startswith(MINARI):
+        from visr.inference import minari_dataset
+
+        return minari_dataset.read(str(source).removeprefix(MINARI), codec)
+    return from_arrays(source, _read(Path(source)), codec)
+
+
+def from_arrays(path: str | Path, arrays: dict[str, NDArray], codec: SpaceCodec) -> StepDataset:
+    """The steps that the arrays of a file hold; a UserError names what does not fit."""
+    if "observations" not in arrays:
         raise UserError(
-            f"{path} has no array `{sorted(missing)[0]}`; it needs observations and rewards."
+            f"{path} has no array `observations`; it needs observations and rewards or actions."
         )
-    observations, reward = arrays["observations"], arrays["rewards"]
-    space = agent.spec.observation_space
-    if reward.ndim != 1 or observations.shape != (len(reward), *(space.shape or ())):
+    observations, count = arrays["observations"], _num_steps(path, arrays)
+    rest = {name: arrays[name] for name in _PER_STEP if name in arrays}
+    episode = _episodes(path, rest, count)
+    reached, before, kept = observations, None, np.arange(count)
+    if "next_observations" in arrays:
+        reached, before = arrays["next_observations"], observations
+    elif len(observations) == count + 1:
+        reached, before = observations[1:], observations[:-1]
+    elif set(rest) - {"rewards", "episodes"}:
+        kept = np.flatnonzero(episode[:-1] == episode[1:])
+        reached, before = observations[kept + 1], observations[kept]
+    terminated = rest.get("terminations", np.zeros(count, dtype=bool)).astype(bool)
+    actions, rewards = rest.get("actions"), rest.get("rewards")
+    return StepDataset(
+        reached=_encoded(path, reached, len(kept), codec),
+        before=None if before is None else _encoded(path, before, len(kept), codec),
+        action=None if actions is None else _actions(path, actions[kept], codec),
+        reward=None if rewards is None else _rewards(path, rewards[kept]),
+        terminated=terminated[kept],
+        episode=episode[kept],
+    )
+
+
+def _num_steps(path: str | Path, arrays: dict[str, NDArray]) -> int:
+    """The common length of the arrays that hold one entry for every step."""
+    lengths = {
+        name: len(arrays[name]) for name in _PER_STEP if name in arrays and arrays[name].ndim
+    }
+    observations = arrays["observations"]
+    rows = len(observations) if observations.ndim else 0
+    if "next_observations" in arrays:
+        lengths["next_observations"] = len(np.atleast_1d(arrays["next_observations"]))
+        lengths["observations"] = rows
+    counts = set(lengths.values())
+    if len(counts) > 1 or (counts and rows not in (min(counts), min(counts) + 1)):
+        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
         raise UserError(
-            f"{path} has observations of shape {observations.shape} and rewards of shape {reward.shape}; "
-            f"this run needs [{', '.join(['N', *map(str, space.shape or ())])}] and [N]."
+            f"{path} has observations of shape {observations.shape} and other arrays of other lengths "
+            f"({found or 'none'}); each needs one entry for every step."
         )
-    if observations.dtype.kind not in "iufb" or reward.dtype.kind not in "iufb":
+    return min(counts) if counts else rows
+
+
+def _episodes(path: str | Path, arrays: dict[str, NDArray], count: int) -> NDArray[np.intp]:
+    """Which episode each step belongs to: as named, by its ends, or by groups of 100 steps."""
+    if "episodes" in arrays:
+        if arrays["episodes"].shape != (count,) or arrays["episodes"].dtype.kind not in "iu":
+            raise UserError(f"{path}: `episodes` must be a whole number for every step.")
+        return arrays["episodes"].astype(np.intp)
+    ends = np.zeros(count, dtype=bool)
+    for name in ("terminations", "truncations"):
+        if name in arrays:
+            if arrays[name].shape != (count,) or arrays[name].dtype.kind not in "biu":
+                raise UserError(f"{path}: `{name}` must be true or false for every step.")
+            ends |= arrays[name].astype(bool)
+    if ends.any():
+        return np.concatenate([[0], np.cumsum(ends)[:-1]]).astype(np.intp)
+    if {"terminations", "truncations", "actions"} & set(arrays):
+        return np.zeros(count, dtype=np.intp)  # one trajectory
+    return np.arange(count) // _EPISODE_LENGTH
+
+
+def _encoded(path: str | Path, given: NDArray, count: int, codec: SpaceCodec) -> NDArray:
+    """Observations as networks take them, from the environment's own or already encoded ones."""
+    space, own = codec.space, codec.own_space
+    if given.dtype.kind not in "iufb":
         raise UserError(f"{path} holds something other than numbers; it needs arrays of numbers.")
-    if isinstance(space, spaces.Discrete) and not _are_states(observations, int(space.n)):
+    shape = space.shape or ()
+    if given.shape != (count, *shape) and given.shape == (count, *(own.shape or ())):
+        given = codec.encode(given)
+    if given.shape != (count, *shape):
+        raise UserError(
+            f"{path} has observations of shape {given.shape}; this run needs "
+            f"[{', '.join(['N', *map(str, shape)])}] for {count} steps."
+        )
+    if isinstance(space, spaces.Discrete) and not _lie_within(given, int(space.n)):
         raise UserError(f"{path}: observations must be whole numbers from 0 to {space.n - 1}.")
-    episode = arrays.get("episodes", np.arange(len(reward)) // _EPISODE_LENGTH)
-    if episode.shape != reward.shape or episode.dtype.kind not in "iu":
-        raise UserError(f"{path}: `episodes` must be a whole number for every step.")
-    phi = features(agent, observations.astype(space.dtype))
-    return RewardedSteps(phi, reward.astype(np.float64), episode.astype(np.intp))
+    if given.dtype.kind == "f" and not np.isfinite(given).all():
+        raise UserError(f"{path} has observations that are NaN or infinite; remove them first.")
+    return given.astype(space.dtype)
 
 
-def _are_states(observations: NDArray, num_states: int) -> bool:
-    is_integer = observations.dtype.kind in "iu"
-    return is_integer and bool(((observations >= 0) & (observations < num_states)).all())
+def _actions(path: str | Path, given: NDArray, codec: SpaceCodec) -> NDArray[np.int64]:
+    """Actions as indices: given so, or as the environment's own actions."""
+    count = len(codec.actions)
+    if given.ndim == 1 and _lie_within(given, count):
+        return given.astype(np.int64)
+    if given.shape[1:] == codec.actions.shape[1:] and given.dtype.kind in "iuf":
+        wide = given.reshape(len(given), 1, -1).astype(np.float64)
+        distance = np.abs(wide - codec.actions.reshape(1, count, -1)).sum(axis=2)
+        if (distance.min(axis=1) < 1e-6).all():
+            return distance.argmin(axis=1)
+    raise UserError(
+        f"{path}: actions must be whole numbers from 0 to {count - 1}, or the environment's own actions."
+    )
+
+
+def _rewards(path: str | Path, given: NDArray) -> NDArray[np.float64]:
+    if given.ndim != 1 or given.dtype.kind not in "iufb":
+        raise UserError(f"{path}: rewards must be one number for every step.")
+    return given.astype(np.float64)
+
+
+def _lie_within(given: NDArray, count: int) -> bool:
+    """Whether all are whole numbers from 0 to count - 1."""
+    return given.dtype.kind in "iu" and bool(((given >= 0) & (given < count)).all())
 
 
 def _read(path: Path) -> dict[str, NDArray]:
     """The arrays of an .npz file; sizes are checked first, and nothing is unpickled."""
+    failures: tuple[type[Exception], ...] = (
+        *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError),
+        *(NotImplementedError, MemoryError),
+    )
     try:
         with reading(path), zipfile.ZipFile(path) as archive:
             members = [m for m in archive.infolist() if m.filename.endswith(".npy")]
@@ -64,24 +199,15 @@ def _read(path: Path) -> dict[str, NDArray]:
                 raise UserError(
                     f"{path} would unpack to more than {_LARGEST:,} bytes; give a smaller one."
                 )
-            arrays = {}
+            arrays: dict[str, Any] = {}
             for member in members:
                 with archive.open(member) as file:
                     _check_header(file, member.file_size)
                 with archive.open(member) as file:
-                    arrays[member.filename.removesuffix(".npy")] = npy.read_array(
-                        file, allow_pickle=False
-                    )
+                    name = member.filename.removesuffix(".npy")
+                    arrays[name] = npy.read_array(file, allow_pickle=False)
             return arrays
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        ValueError,
-        EOFError,
-        RuntimeError,
-        NotImplementedError,
-        MemoryError,
-    ) as error:
+    except failures as error:
         raise UserError(f"{path} is not an .npz file of plain arrays ({error}).") from None
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from visr.errors import UserError
 
 FloatArray = NDArray[np.float64]
+Value = float | FloatArray | list[FloatArray]
+"""Of a name: a number, one for every element, or several of them to be indexed."""
 
 MAX_LENGTH = 500
 MAX_DEPTH = 30
@@ -77,11 +80,14 @@ _FUNCTIONS: dict[str, tuple[Callable[..., FloatArray], int, int]] = {
 """name -> (function, fewest arguments, most arguments)"""
 
 
-def evaluate(text: str, names: Mapping[str, np.ndarray]) -> FloatArray:
-    """The value of `text` for every element of the named arrays, in their common shape."""
+def evaluate(text: str, names: Mapping[str, np.ndarray | Sequence[np.ndarray]]) -> FloatArray:
+    """The value of `text` for every element of the named arrays, in their common shape.
+
+    A name with a list of arrays is indexed: `pos[0]`.
+    """
     tree = _parse(text)
-    scope = {name: np.asarray(value, dtype=np.float64) for name, value in names.items()}
-    shape = np.broadcast_shapes(*(value.shape for value in scope.values()))
+    scope: dict[str, Value] = {name: _numbers(value) for name, value in names.items()}
+    shape = np.broadcast_shapes(*(np.shape(v) for v in scope.values() if not isinstance(v, list)))
     with np.errstate(all="ignore"):  # 1/row may be infinite where a condition discards it
         value = _Evaluation(text, {**_CONSTANTS, **scope}).value(tree, depth=1)
     if not np.isfinite(value).all():
@@ -92,6 +98,38 @@ def evaluate(text: str, names: Mapping[str, np.ndarray]) -> FloatArray:
     return np.array(np.broadcast_to(value, shape), dtype=np.float64)
 
 
+def check(text: str, names: Mapping[str, np.ndarray | Sequence[np.ndarray]]) -> None:
+    """Refuse an expression that cannot be read or has unknown names, whatever its values are."""
+    scope: dict[str, Value] = {name: _numbers(value) for name, value in names.items()}
+    with np.errstate(all="ignore"):
+        _Evaluation(text, {**_CONSTANTS, **scope}).value(_parse(text), depth=1)
+
+
+def _numbers(value: np.ndarray | Sequence[np.ndarray]) -> FloatArray | list[FloatArray]:
+    if isinstance(value, list | tuple):
+        return [np.asarray(part, dtype=np.float64) for part in value]
+    return np.asarray(value, dtype=np.float64)
+
+
+_OTHER_LANGUAGES = {
+    r"&&?": "and",
+    r"\|\|?": "or",
+    r"(?<![<>=!])=(?!=)": "==",
+    r"!(?!=)": "not",
+    r"\^": "**",
+}
+"""Operators of other languages, and how they are written here."""
+
+
+def _refuse_other_operators(text: str) -> None:
+    """Name the right word for an operator that means something else here, or nothing."""
+    for pattern, word in _OTHER_LANGUAGES.items():
+        if found := re.search(pattern, text):
+            raise UserError(
+                f"In the expression {short(text)!r}, {found[0]!r} is not an operator: write {word!r}."
+            )
+
+
 def _parse(text: str) -> ast.expr:
     if not text.strip():
         raise UserError("The expression is empty: write one such as row + col.")
@@ -100,6 +138,7 @@ def _parse(text: str) -> ast.expr:
             f"The expression {short(text)!r} is {len(text)} characters long, but at most "
             f"{MAX_LENGTH} are allowed."
         )
+    _refuse_other_operators(text)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as for 1or 2: legal, if not pretty
@@ -120,7 +159,7 @@ def short(text: str) -> str:
 class _Evaluation:
     """One walk over the tree of one text."""
 
-    def __init__(self, text: str, scope: Mapping[str, float | FloatArray]) -> None:
+    def __init__(self, text: str, scope: Mapping[str, Value]) -> None:
         self._text = text.strip()
         self._scope = scope
         self._deadline = time.monotonic() + MAX_SECONDS
@@ -140,6 +179,8 @@ class _Evaluation:
                 value = self._constant(node)
             case ast.Name():
                 value = self._name(node)
+            case ast.Subscript():
+                value = self._item(node)
             case ast.BinOp():
                 value = self._binary(node, depth + 1)
             case ast.UnaryOp():
@@ -167,11 +208,24 @@ class _Evaluation:
 
     def _name(self, node: ast.Name) -> float | FloatArray:
         if node.id in self._scope:
-            return self._scope[node.id]
+            value = self._scope[node.id]
+            if isinstance(value, list):
+                self._refuse(node, f"has {len(value)} numbers: write {node.id}[0]")
+            return value
         if node.id in _FUNCTIONS:
             self._refuse(node, f"is a function: write {node.id}(...)")
         known = ", ".join([*self._scope, *(f"{name}()" for name in _FUNCTIONS)])
         self._refuse(node, f"is unknown: known are {known}")
+
+    def _item(self, node: ast.Subscript) -> FloatArray:
+        """One number of a field that has several: pos[0]."""
+        values = self._scope.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        if not isinstance(values, list):
+            self._refuse(node, "is not allowed: only fields with several numbers have an index")
+        index = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if type(index) is not int or index >= len(values):
+            self._refuse(node, f"needs a whole number from 0 to {len(values) - 1} as its index")
+        return values[index]
 
     def _binary(self, node: ast.BinOp, depth: int) -> FloatArray:
         operate = _BINARY.get(type(node.op)) or self._refuse(node, "uses an operator not allowed")

@@ -1,6 +1,6 @@
 """Prompts: what a user gives to describe a task, and how each becomes w.
 
-To add one, write a class with `name` and `infer`; `model.task_from` turns weighted cumulants into w.
+To add one, write a class with `name`, `record` and `infer`, as in goal.py, demonstration.py, preferences.py.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from visr.config import InferenceConfig
 from visr.errors import UserError
 from visr.inference.regression import Comparison, estimate
 from visr.inference.steps import RewardedSteps
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, TaskPrompt
 
 ENV_REWARD = "env"
 """The reward that the environment itself gives."""
@@ -29,6 +29,10 @@ class Prompt(Protocol):
     @property
     def name(self) -> str:
         """The task's name, in the user's words."""
+        ...
+
+    def record(self) -> TaskPrompt:
+        """What task.json keeps of it."""
         ...
 
     def infer(self, model: BehaviourModel, data: Callable[[], RewardedSteps]) -> Comparison:
@@ -43,6 +47,16 @@ class Reward:
     name: str
     config: InferenceConfig | None = None
     """The regression to use; None compares all methods."""
+    given: Any = None
+    """The reward as the user gave it."""
+
+    def record(self) -> TaskPrompt:
+        """The expression, or the kind of reward and its name."""
+        if callable(self.given):
+            return TaskPrompt("function", self.name, function=self.given)  # pyright: ignore
+        if self.name == ENV_REWARD:
+            return TaskPrompt("env", self.name)
+        return TaskPrompt("dataset" if is_dataset(self.given) else "expression", self.name)
 
     def infer(self, model: BehaviourModel, data: Callable[[], RewardedSteps]) -> Comparison:
         """Regression and search on the steps; `model` gave them their features."""
@@ -56,14 +70,21 @@ def name_of(reward: Any) -> str:
     return getattr(reward, "__name__", "function") if callable(reward) else str(reward)
 
 
+def is_dataset(reward: Any) -> bool:
+    """Whether a reward is the name of an .npz file."""
+    return isinstance(reward, str | Path) and str(reward).lower().endswith(".npz")
+
+
 def is_of_steps(reward: Any) -> bool:
     """Whether a reward is one of steps even on the grid: the environment's own, a function or a dataset."""
     if callable(reward) or isinstance(reward, Path):
         return True
-    return isinstance(reward, str) and (reward == ENV_REWARD or reward.lower().endswith(".npz"))
+    return isinstance(reward, str) and (reward == ENV_REWARD or is_dataset(reward))
 
 
-def to_task(compared: Comparison, method: str, name: str, env: str) -> Task:
+def to_task(
+    compared: Comparison, method: str, name: str, env: str, prompt: TaskPrompt | None = None
+) -> Task:
     """One method's estimate as a task; "best" is the method to trust."""
     chosen = compared.best if method == "best" else method
     if chosen not in compared.estimates:
@@ -84,4 +105,5 @@ def to_task(compared: Comparison, method: str, name: str, env: str) -> Task:
         standard_error=standard_error,
         num_steps=compared.num_steps,
         num_rewarded=compared.num_rewarded,
+        prompt=prompt,
     )

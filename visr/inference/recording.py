@@ -19,17 +19,19 @@ from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskSchedule, play_episodes
+from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
-from visr.inference import collect, expression
+from visr.inference import asked_reward, collect
 from visr.inference.steps import RewardedSteps
 from visr.storage.files import check_tensors, write_tensors
+from visr.storage.records.task import RewardFunction
+from visr.training import devices
 
 _NUM_ENVS = 32
+_NOTE_EVERY = 100
+"""Rounds of all environments between two notes."""
 _LARGEST = 2**28
 """Bytes of observations: a quarter of a gigabyte."""
-
-RewardFunction = Callable[[NDArray, NDArray, NDArray], NDArray]
-"""(observations, actions, next observations), each [N, ...] -> rewards [N]"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,31 +51,24 @@ class Recording:
     names: list[str]
     """Of the numbers in an observation."""
 
-    def rewarded(self, reward: str | RewardFunction) -> RewardedSteps:
+    def rewarded(self, reward: str | RewardFunction, codec: SpaceCodec) -> RewardedSteps:
         """The steps with the rewards that an expression or a function gives them."""
         if isinstance(reward, str):
-            return RewardedSteps(self.phi, expression.evaluate(reward, self.scope()), self.episode)
-        return RewardedSteps(self.phi, self._call(reward), self.episode)
+            labels = asked_reward.of_expression(reward, self.steps(), codec)
+        else:
+            labels = asked_reward.of_function(reward, self.steps())
+        return RewardedSteps(self.phi, labels, self.episode)
 
-    def _call(self, function: RewardFunction) -> NDArray[np.float64]:
-        try:
-            labels = np.asarray(function(self.before, self.action, self.reached), dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise UserError(f"The reward function failed on a batch of steps: {error}.") from error
-        if labels.shape != self.action.shape:
-            raise UserError(
-                f"The reward function gave shape {labels.shape} for {len(self.action):,} steps; it takes "
-                "arrays of all steps at once and returns one reward for each."
-            )
-        return labels
+    def steps(self) -> EpisodeSteps:
+        """All steps, with rewards of 0."""
+        none = np.zeros(len(self.action), dtype=np.float32)
+        return EpisodeSteps(self.episode, self.before, self.action, self.reached, none)
 
-    def scope(self) -> dict[str, NDArray]:
-        """Names for expressions: FIELD of the next observation, before_FIELD of the observation, action."""
-        reached = self.reached.reshape(len(self.action), -1)
-        before = self.before.reshape(len(self.action), -1)
-        scope: dict[str, NDArray] = {n: reached[:, i] for i, n in enumerate(self.names)}
-        scope |= {f"before_{n}": before[:, i] for i, n in enumerate(self.names)}
-        return {**scope, "action": self.action}
+    def in_order(self) -> Recording:
+        """The same steps, episode after episode; they were recorded in many environments at once."""
+        order = np.argsort(self.episode, kind="stable")
+        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "names"}
+        return Recording(**{name: array[order] for name, array in arrays.items()}, names=self.names)
 
     def save(self, path: Path) -> None:
         """Write one safetensors file."""
@@ -113,8 +108,17 @@ def is_possible(space: spaces.Space, num_steps: int) -> bool:
 
 
 @torch.inference_mode()
-def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Recording:
-    """Play with a new task every 40 steps, as in training, and keep everything but rewards."""
+def record(
+    agent: Visr,
+    config: RunConfig,
+    num_steps: int,
+    seed: int = 0,
+    note: Callable[[int], None] = lambda num_steps: None,
+) -> Recording:
+    """Play with a new task every 40 steps, as in training, and keep everything but rewards.
+
+    `note` is called with the number of steps recorded so far.
+    """
     env = envs.make_vec(config, min(_NUM_ENVS, num_steps))
     random = torch.Generator().manual_seed(seed)
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
@@ -124,9 +128,12 @@ def record(agent: Visr, config: RunConfig, num_steps: int, seed: int = 0) -> Rec
     def keep(steps: EpisodeSteps) -> None:
         kept.append(steps)
         phi.append(collect.features(agent, steps.next_observation))
+        if len(kept) % _NOTE_EVERY == 0:
+            note(sum(len(part.action) for part in kept))
 
     schedule = TaskSchedule(collect.own_tasks(agent, seed), config.training.unroll_length)
-    play_episodes(actor, env, schedule, num_steps, seed=seed, max_steps=num_steps, on_step=keep)
+    with devices.threads(config.training):
+        play_episodes(actor, env, schedule, num_steps, seed=seed, max_steps=num_steps, on_step=keep)
     env.close()
 
     def joined(arrays: Iterable[NDArray]) -> NDArray:

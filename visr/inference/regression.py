@@ -70,21 +70,22 @@ class Comparison:
     """What the numbers mean."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The validated methods, as `visr infer --json` prints them."""
-        methods = {name: self._method(name) for name in self.validations}
+        """Every method, as `visr infer --json` prints it."""
+        methods = {name: self._method(name) for name in self.estimates}
         counts = {"num_episodes": self.num_episodes}
         return {"best": self.best, "methods": methods, **counts, "words": self.words}
 
     def _method(self, name: str) -> dict[str, Any]:
-        found, validation = self.estimates[name], self.validations[name]
+        """One method's numbers; those that only held-out episodes give are None without any."""
+        found, validation = self.estimates[name], self.validations.get(name)
         return {
             "method": found.method,
             "w": found.w.tolist(),
-            "r_squared": validation.r_squared,
+            "r_squared": validation.r_squared if validation else found.r_squared,
             "condition_number": found.condition_number,
-            "expected_return": validation.expected_return,
-            "interval": validation.interval.tolist(),
-            "steadiness": validation.bootstrap_cosine,
+            "expected_return": validation and validation.expected_return,
+            "interval": validation and validation.interval.tolist(),
+            "steadiness": validation and validation.bootstrap_cosine,
         }
 
 
@@ -287,6 +288,13 @@ def _resampled(blocks: list[RewardSums]) -> list[RewardSums]:
 def _r_squared_along(w: Floats, others: RewardSums, held_out: RewardSums) -> float:
     """R^2 of r ~ a phi . w + b on held-out steps, fitted on the others."""
     return predicted(_projected(held_out, w), solve(_projected(others, w), centred=True))
+
+
+def fit_along(w: Floats, steps: RewardedSteps) -> tuple[Fit, float]:
+    """The fit of r ~ a phi . w + b on all steps, and its R^2."""
+    sums = _projected(steps.sums(), w)
+    fit = solve(sums, centred=True)
+    return fit, predicted(sums, fit)
 
 
 def _projected(sums: RewardSums, w: Floats) -> RewardSums:

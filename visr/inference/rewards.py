@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from visr.errors import UserError
 from visr.inference import expression
-from visr.inference.steps import RewardedSteps
 
 if TYPE_CHECKING:
     from visr.envs.grid.world import GridWorld
@@ -37,12 +36,6 @@ class CellReward:
     values: FloatArray
     """[S]"""
 
-    def rewarded(self, features: NDArray[np.floating], world: GridWorld) -> RewardedSteps:
-        """One step into every free cell, each an episode of its own; features [S, d]."""
-        return RewardedSteps(
-            features[world.free], self.values[world.free], np.flatnonzero(world.free)
-        )
-
 
 def parse(text: str, world: GridWorld) -> CellReward:
     """`boxes`, `boxes:SEED`, `goal:ROW,COL`, a .npy or .csv file, or an expression of row, col."""
@@ -52,7 +45,7 @@ def parse(text: str, world: GridWorld) -> CellReward:
     if text == "goal" or text.startswith("goal:"):
         return _parse_goal(text, world)
     if text.lower().endswith((".npy", ".csv")):
-        return _checked(text, _read_file(text), world)
+        return _checked(text, read_array(text), world)
     return from_expression(text, world)
 
 
@@ -172,7 +165,8 @@ def _checked(name: str, values: np.ndarray, world: GridWorld) -> CellReward:
     return CellReward(name, values)
 
 
-def _read_file(name: str) -> np.ndarray:
+def read_array(name: str) -> np.ndarray:
+    """The numbers of a .npy or .csv file; nothing is unpickled."""
     try:
         path = Path(name).expanduser()
         if path.is_dir():
@@ -188,7 +182,7 @@ def _read_file(name: str) -> np.ndarray:
         reason = " ".join(str(error).split()).rstrip(".")
         if "pickle" in reason or "Python objects" in reason:
             reason = "it holds pickled Python objects, which are never loaded; save plain numbers"
-        raise UserError(f"Cannot read the reward file {name!r}: {reason}.") from error
+        raise UserError(f"Cannot read the file {name!r}: {reason}.") from error
 
 
 def _read_npy(path: Path) -> np.ndarray:

@@ -110,14 +110,15 @@ class CellDrawing(Screen):
         return self._colours(observation[0])
 
 
-def screen(config: RunConfig) -> Screen:
-    """The screen of an environment."""
+def screen(config: RunConfig, reward: NDArray[np.floating] | None = None) -> Screen:
+    """The screen of an environment; on the grid, `reward` [S] tints the cells."""
     if config.is_atari:
         return ColourAtari(config)
     if config.env.startswith(MINATAR):
         return CellDrawing(_planes)
     if config.is_grid:
-        return CellDrawing(functools.partial(_grid, GridWorld.from_config(config.grid)))
+        world = GridWorld.from_config(config.grid)
+        return CellDrawing(functools.partial(_grid, world, _tinted(world, reward)))
     return RenderedGym(config)
 
 
@@ -126,11 +127,22 @@ def enlarged(picture: Picture, scale: tuple[int, int]) -> Picture:
     return np.repeat(np.repeat(picture, scale[0], axis=0), scale[1], axis=1)
 
 
-def _grid(world: GridWorld, state: NDArray) -> Picture:
-    cells = np.full((world.height, world.width, 3), 235, dtype=np.uint8)
-    cells[~world.free.reshape(world.height, world.width)] = 60
-    cells.reshape(-1, 3)[int(state)] = _PALETTE[1]
-    return cells
+def _grid(world: GridWorld, cells: Picture, state: NDArray) -> Picture:
+    """The cells with the agent in one of them."""
+    drawn = cells.copy()
+    drawn[divmod(int(state), world.width)] = _PALETTE[1]
+    return drawn
+
+
+def _tinted(world: GridWorld, reward: NDArray[np.floating] | None) -> Picture:
+    """Grey cells and dark walls; green and orange for positive and negative rewards."""
+    cells = np.full((world.num_states, 3), 235.0)
+    if reward is not None and len(reward) == world.num_states and reward.any():
+        share = np.abs(reward / np.abs(reward).max())[:, None] * 0.8
+        colour = np.where(reward[:, None] > 0, _PALETTE[3], _PALETTE[5])
+        cells = cells * (1 - share) + colour * share
+    cells[~world.free] = 60
+    return cells.astype(np.uint8).reshape(world.height, world.width, 3)
 
 
 def _planes(planes: NDArray) -> Picture:
@@ -151,18 +163,35 @@ _PALETTE = np.array(
 """The colour-blind safe colours of Okabe and Ito, and three more."""
 
 
-class VideoWriter:
-    """Writes an MP4 file, which appears under its name only when it is complete."""
+class VideoWriter(ABC):
+    """Writes pictures to a file, which appears under its name only when it is complete."""
 
-    def __init__(self, path: Path, env: str) -> None:
-        rates = _FRAMES_PER_SECOND.items()
-        self._rate = next((rate for prefix, rate in rates if env.startswith(prefix)), 15)
-        self._path = path
+    def __init__(self, path: Path, frames_per_second: int) -> None:
+        self._path, self._rate = path, frames_per_second
         self._partial = path.with_name(f"{path.stem}.partial{path.suffix}")
-        self._writer: Any = None
 
+    @abstractmethod
     def add(self, picture: Picture) -> None:
         """Append a frame; all have the size of the first."""
+
+    @abstractmethod
+    def _finish(self) -> bool:
+        """Close the partial file; whether there is one."""
+
+    def close(self, keep: bool) -> None:
+        """Finish the file, or delete it."""
+        with writing(self._path):
+            if self._finish():
+                self._partial.replace(self._path) if keep else self._partial.unlink(missing_ok=True)
+
+
+class Mp4Writer(VideoWriter):
+    """An MP4 file, written while episodes are played."""
+
+    _writer: Any = None
+
+    def add(self, picture: Picture) -> None:
+        """Append a frame."""
         with writing(self._path):
             self._writer = self._writer or self._open(picture)
             self._writer.send(np.ascontiguousarray(picture))
@@ -172,7 +201,7 @@ class VideoWriter:
             import imageio_ffmpeg
         except ImportError as error:
             raise UserError(
-                'Videos need imageio-ffmpeg: pip install "visr[video]", or leave out --video.'
+                'MP4 videos need imageio-ffmpeg: pip install "visr[video]", or name a .gif file.'
             ) from error
         height, width, _ = picture.shape
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -188,16 +217,43 @@ class VideoWriter:
         writer.send(None)
         return writer
 
-    def close(self, keep: bool) -> None:
-        """Finish the file, or delete it."""
-        if self._writer is None:
-            return
-        self._writer.close()
-        if keep:
-            with writing(self._path):
-                self._partial.replace(self._path)
-        else:
-            self._partial.unlink(missing_ok=True)
+    def _finish(self) -> bool:
+        if self._writer is not None:
+            self._writer.close()
+        return self._writer is not None
+
+
+class GifWriter(VideoWriter):
+    """An animated GIF, which browsers show without a player; written at the end."""
+
+    def __init__(self, path: Path, frames_per_second: int) -> None:
+        super().__init__(path, frames_per_second)
+        self._frames: list[Image.Image] = []
+
+    def add(self, picture: Picture) -> None:
+        """Keep a frame with at most 256 colours."""
+        self._frames.append(Image.fromarray(picture).quantize(256))
+
+    def _finish(self) -> bool:
+        if not self._frames:
+            return False
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        first, *others = self._frames
+        duration = 1000 // self._rate
+        first.save(self._partial, save_all=True, append_images=others, duration=duration, loop=0)
+        return True
+
+
+def video_writer(path: Path, env: str) -> VideoWriter:
+    """The writer of an .mp4 or .gif file, at the speed that suits the environment."""
+    writers = {".mp4": Mp4Writer, ".gif": GifWriter}
+    if (suffix := path.suffix.lower()) not in writers:
+        raise UserError(
+            f"{str(path)!r} is not the name of an MP4 or GIF file; give one such as video.mp4."
+        )
+    rates = _FRAMES_PER_SECOND.items()
+    rate = next((rate for prefix, rate in rates if env.startswith(prefix)), 15)
+    return writers[suffix](path, rate)
 
 
 def captioned(picture: Picture, words: str) -> Picture:

@@ -12,9 +12,11 @@ from visr import envs
 from visr.agents.base import Agent, BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
-from visr.envs.episodes import Episode
+from visr.envs.episodes import Episode, EpisodeSteps
+from visr.inference.asked_reward import AskedReward
 from visr.play import rendering
 from visr.play.rendering import Picture, Screen
+from visr.storage.records.task import Task
 from visr.types import Transitions
 
 
@@ -33,8 +35,9 @@ class Session:
         gpi: bool | None = None,
         seed: int = 0,
         screen: Screen | None = None,
+        asked: AskedReward | None = None,
     ) -> None:
-        self._agent, self._screen = agent, screen
+        self._agent, self._screen, self.asked = agent, screen, asked
         self._env = envs.make_vec(config, 1)
         random = torch.Generator().manual_seed(seed)
         self.actor = EpsilonGreedyActor(agent, 1, epsilon=epsilon, gpi=gpi, random=random)
@@ -44,6 +47,8 @@ class Session:
         self.values: NDArray[np.float32] | None = None
         """[actions], Q in the state of that action."""
         self.num_steps, self.score, self.reward, self.is_over = 0, 0.0, 0.0, True
+        self.asked_reward, self.asked_return = 0.0, 0.0
+        """Of the last step and of the episode; 0 without an asked reward."""
 
     def begin(self, seed: int) -> None:
         """Start a new episode with that seed."""
@@ -51,12 +56,17 @@ class Session:
         self._starts = np.array([True])
         self.picture = self._screen.reset(self.observation, seed) if self._screen else None
         self.num_steps, self.score, self.reward, self.is_over = 0, 0.0, 0.0, False
+        self.asked_reward, self.asked_return = 0.0, 0.0
         self.action = self.values = None
 
     def step(self) -> None:
         """Take one action."""
-        action = self.actor.act(self.observation, self._starts)
+        before, action = self.observation, self.actor.act(self.observation, self._starts)
         self.observation, reward, terminated, truncated, _ = self._env.step(action)
+        if self.asked:
+            step = EpisodeSteps(np.zeros(1, np.intp), before, action, self.observation, reward)
+            self.asked_reward = float(self.asked.of(step)[0])
+            self.asked_return += self.asked_reward
         if self._screen:
             self.picture = self._screen.step(self.observation, action)
         self.action, self.values = int(action[0]), self.actor.values[0].numpy()
@@ -81,8 +91,8 @@ class Session:
 def play(
     agent: Agent,
     config: RunConfig,
-    w: NDArray[np.float32],
-    name: str,
+    task: Task,
+    asked: AskedReward | None = None,
     *,
     video: Path | None = None,
     num_episodes: int = 1,
@@ -91,15 +101,16 @@ def play(
     seed: int = 0,
 ) -> list[Episode]:
     """Play episodes with one task, and record them if `video` names a file."""
-    screen = rendering.screen(config) if video else None
-    writer = rendering.VideoWriter(video, config.env) if video else None
+    writer = rendering.video_writer(video, config.env) if video else None
+    screen = rendering.screen(config, task.reward) if video else None
     epsilon = config.agent.exploration if epsilon is None else epsilon
-    session = Session(agent, config, epsilon=epsilon, seed=seed, screen=screen)
-    session.actor.pursue(w)
+    session = Session(agent, config, epsilon=epsilon, seed=seed, screen=screen, asked=asked)
+    session.actor.pursue(task.w)
 
     def record() -> None:
         if screen and writer and session.picture is not None:
-            words = f"{name}   step {session.num_steps}   score {session.score:g}"
+            shown = session.asked_return if asked else session.score
+            words = f"{task.name}   step {session.num_steps}   return {shown:g}"
             picture = rendering.enlarged(session.picture, screen.scale)
             writer.add(rendering.captioned(picture, words))
 
@@ -111,7 +122,8 @@ def play(
             while not session.is_over and session.num_steps < max_steps:
                 session.step()
                 record()
-            episodes.append(Episode(w, session.score, session.num_steps, session.is_over))
+            ended = (session.score, session.num_steps, session.is_over, session.asked_return)
+            episodes.append(Episode(task.w.astype(np.float32), *ended))
     finally:
         session.close()
         if writer:

@@ -22,6 +22,8 @@ Record = TypeVar("Record")
 Count = Annotated[int, Bound(0)]
 NULL_IS_INF = "null stands for infinity"
 """Metadata of numbers and arrays that may be infinite: JSON has no infinity."""
+NOT_STORED = {"is_stored": False}
+"""Metadata of fields that live only as long as the process."""
 _SETTINGS = {RunConfig: configuration.from_dict, FinetuneConfig: configuration.finetune_settings}
 
 
@@ -45,7 +47,7 @@ def read(cls: type[Record], content: Any, name: str = "it") -> Record:
             f"its format is {short_repr(content.get('format'))} and this visr reads {known}"
         )
     hints, values = _hints(cls), {}
-    for field in dataclasses.fields(typing.cast(Any, cls)):
+    for field in _stored(cls):
         if field.name in content:
             values[field.name] = convert(content[field.name], hints[field.name], field.name)
         elif _is_required(field):
@@ -57,7 +59,7 @@ def to_dict(record: Any) -> dict[str, Any]:
     """Ready for JSON: the keys are the fields, in their order, after `format`."""
     start = {"format": record.FORMAT} if hasattr(record, "FORMAT") else {}
     hints = _hints(type(record))
-    fields = {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+    fields = {f.name: getattr(record, f.name) for f in _stored(record)}
     return start | {k: _plain(v, NULL_IS_INF in _metadata(hints[k])) for k, v in fields.items()}
 
 
@@ -176,7 +178,13 @@ def _plain(value: Any, is_null_inf: bool) -> Any:
         value = value.tolist()
     if isinstance(value, list | tuple):
         return [_plain(part, is_null_inf) for part in value]
+    if isinstance(value, dict):
+        return {key: _plain(part, is_null_inf) for key, part in value.items()}
     return None if is_null_inf and not math.isfinite(typing.cast(float, value)) else value
+
+
+def _stored(record: Any) -> list[dataclasses.Field[Any]]:
+    return [f for f in dataclasses.fields(record) if f.metadata.get("is_stored", True)]
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

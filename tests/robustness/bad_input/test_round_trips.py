@@ -18,7 +18,7 @@ from visr.config import RunConfig, presets
 from visr.errors import UserError
 from visr.inference import expression
 from visr.paper.reproduce.ledger import Ledger, Row, read
-from visr.storage.records.task import Task, direction
+from visr.storage.records.task import Task
 
 FILES = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -99,7 +99,7 @@ def test_a_configuration_survives_json(fields: dict[str, Any], preset: str):
 def test_a_task_survives_its_file(
     w: list[float], name: str, error: list[float | None], reward: list[float] | None, tmp_path: Path
 ):
-    task = direction(np.array(w), name, "visr/Grid-v0")
+    task = Task(name, "visr/Grid-v0", np.array(w))
     content = task.to_dict() | {"standard_error": error[: len(w)], "reward": reward}
     (tmp_path / "task.json").write_text(json.dumps(content))
     again = Task.load(tmp_path / "task.json")

@@ -72,6 +72,14 @@ def fraction_of_optimal(
     return np.asarray((value - random) / (optimal - random))
 
 
+def best_constant(
+    transitions: IntArray, reward: FloatArray, start: FloatArray, gamma: float
+) -> float:
+    """The value of the best policy that repeats one action, averaged over starts; reward [S]."""
+    actions = np.arange(transitions.shape[1])[:, None].repeat(len(transitions), axis=1)
+    return float((policy_values(transitions, actions, reward, gamma) @ start).max())
+
+
 def visits(
     transitions: IntArray, policy: IntArray, start: FloatArray, num_steps: int
 ) -> FloatArray:

@@ -72,6 +72,8 @@ class FinetuneResult:
 
     env: str
     task: str
+    reward: str = ""
+    """What Q was trained on, in words; empty in files of older versions."""
     from_scratch: bool
     num_steps: schema.Count
     """Rewarded ones."""

@@ -38,6 +38,8 @@ class Evaluation:
     """[S], the policy's exact value in every state."""
     represented_reward: NDArray[np.float64]
     """[S], phi . w: the reward as the agent sees it."""
+    value_constant: float | None = None
+    """Of the best policy that repeats one action."""
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the file."""

@@ -1,12 +1,14 @@
-"""tasks/NAME.json: a unit vector to pursue, where it came from, and how far to trust it."""
+"""task.json: a unit vector to pursue, what was asked for, and how far to trust it."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,34 +20,91 @@ from visr.storage.files import read_json, write_json
 from visr.storage.run_dir import RunDir, evaluation_of, slug
 
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
+_LONGEST = 2_000
 Vector = Annotated[NDArray[np.float64], Bound(-_LARGEST, _LARGEST)]
+RewardFunction = Callable[[NDArray, NDArray, NDArray], NDArray]
+"""(observations, actions, next observations), each [N, ...] -> rewards [N]"""
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPrompt:
+    """What the user gave to describe the task."""
+
+    kind: Literal[
+        "env", "expression", "cells", "function", "dataset", "goal", "demonstration", "preferences"
+    ]
+    text: Annotated[str, Bound(0, _LONGEST)] = ""
+    """An expression, or the name of what was given."""
+    data: dict[str, Vector] = field(default_factory=dict)
+    """goal: `observation`, `columns` and `width`; dataset: `fit`, the scale and the offset of phi . w."""
+    function: RewardFunction | None = field(default=None, metadata=schema.NOT_STORED)
+    """For kind `function`: the function itself, until the process ends."""
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What `infer` returns, and what policies and evaluations take."""
+    """What `infer` returns, and what policies and evaluations take; tasks can be scaled and added.
+
+    >>> both = 0.7 * left + 0.3 * slow
+    """
 
     FORMAT: ClassVar[int] = 1
 
-    name: str
+    name: str = "direction"
     """What was asked for, in the user's words."""
-    env: str
-    w: Vector
-    """[d], unit length: phi(s') . w is the reward, up to scale and offset."""
-    method: str
+    env: str = ""
+    """The environment in which it was inferred; empty: any with as many features."""
+    w: Vector = field(default_factory=lambda: np.zeros(0))
+    """[d], scaled to unit length: phi(s') . w is the reward, up to scale and offset."""
+    method: str = "chosen by hand"
     """How w was found."""
-    r_squared: float
+    r_squared: float = 0.0
     """The share of the reward's variance that phi . w explains; negative is worse than a constant."""
-    condition_number: Annotated[float, schema.NULL_IS_INF]
+    condition_number: Annotated[float, schema.NULL_IS_INF] = math.inf
     """Of the features' second moments; inf where some direction never occurs."""
-    standard_error: Annotated[NDArray[np.float64], schema.NULL_IS_INF]
-    """[d], of w, in units of the unit vector."""
-    num_steps: schema.Count
+    standard_error: Annotated[NDArray[np.float64], schema.NULL_IS_INF] = field(
+        default_factory=lambda: np.zeros(0)
+    )
+    """[d], of w, in units of the unit vector; zeros if no reward was regressed."""
+    num_steps: schema.Count = 0
     """Steps (on the grid: states) the regression saw."""
-    num_rewarded: schema.Count
+    num_rewarded: schema.Count = 0
     """How many of them had a reward other than zero."""
     reward: Vector | None = None
     """[S], the true reward over states, where it is known (grid worlds)."""
+    prompt: TaskPrompt | None = None
+    """What was asked for; None for directions, and in files of older versions."""
+    length: float = field(default=1.0, metadata=schema.NOT_STORED)
+    """The weight of this task in a sum."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "w", _unit(self.w, self.name))
+        if not len(self.standard_error):
+            object.__setattr__(self, "standard_error", np.zeros(len(self.w)))
+
+    def __mul__(self, weight: float) -> Task:
+        """The same direction with another weight; a negative weight turns it round."""
+        if not isinstance(weight, int | float | np.number):
+            return NotImplemented
+        if weight < 0:
+            return replace(mix([(self, -1.0)]), length=self.length * -float(weight))
+        return replace(self, length=self.length * float(weight))
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Task:
+        """The opposite direction."""
+        return self * -1.0
+
+    def __add__(self, other: Task) -> Task:
+        """The weighted sum of both, as `mix` makes it."""
+        if not isinstance(other, Task):
+            return NotImplemented
+        return mix([(self, self.length), (other, other.length)])
+
+    def __sub__(self, other: Task) -> Task:
+        """This one and the opposite of the other."""
+        return self + (-other) if isinstance(other, Task) else NotImplemented
 
     def save(self, path: Path) -> None:
         """Write task.json; the evaluation of an earlier task beside it is removed."""
@@ -61,16 +120,20 @@ class Task:
         """Read task.json, which may be anybody's."""
         content = read_json(Path(path))
         with schema.refusing(f"{path} is not a task", "`visr infer` makes one"):
-            task = schema.read(cls, content)
-            if not math.isclose(np.linalg.norm(task.w), 1, rel_tol=1e-3):
+            optional = ("reward", "prompt", "length")
+            for required in (f.name for f in dataclasses.fields(cls) if f.name not in optional):
+                if isinstance(content, dict) and required not in content:
+                    raise ValueError(f"{required} is missing")
+            if isinstance(content, dict) and not _has_unit_length(content["w"]):
                 raise ValueError("w does not have length 1")
+            task = schema.read(cls, content)
             if len(task.standard_error) != len(task.w):
                 raise ValueError("standard_error does not have one number for every one of w")
-        return replace(task, w=_unit(task.w))
+        return task
 
     def require_fit(self, env: str, size: int) -> None:
         """Refuse a task that was made for another environment or for another number of features."""
-        if self.env != env:
+        if self.env not in ("", env):
             raise UserError(
                 f"The task `{self.name}` was made in {self.env} and this run is of {env}; "
                 "infer it with this run."
@@ -82,26 +145,72 @@ class Task:
             )
 
 
-def direction(w: NDArray[np.floating], name: str, env: str, method: str = "chosen by hand") -> Task:
-    """The task of a given direction, scaled to unit length; no reward was regressed."""
-    w = np.asarray(w, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        length = float(np.linalg.norm(w))
-    if w.ndim != 1 or not 1e-9 < length < math.inf:
-        raise UserError(
-            f"The direction {name!r} has no length; give numbers that are not all zero."
-        )
+def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
+    """The task whose reward is the weighted sum of the parts': w = sum of weight * w_i, at unit length.
+
+    Each part's w has unit length, so weights say how much of each direction, whatever the rewards were.
+    """
+    if not parts:
+        raise UserError("There is nothing to mix; name at least one task and its weight.")
+    first = parts[0][0]
+    for task, weight in parts:
+        if ({task.env, first.env} - {""} and task.env != first.env) or len(task.w) != len(first.w):
+            raise UserError(
+                f"`{task.name}` is a task of {task.env} with {len(task.w)} features and `{first.name}` one "
+                f"of {first.env} with {len(first.w)}; only tasks of one run can be mixed."
+            )
+        if not math.isfinite(weight) or abs(weight) > 1e6:
+            raise UserError(
+                f"The weight {weight} of `{task.name}` must be a number of at most 1e6."
+            )
+    w = np.sum([weight * task.w for task, weight in parts], axis=0)
+    length = float(np.linalg.norm(w))
+    if length < 1e-9:
+        raise UserError("These tasks cancel each other out (w = 0); choose other weights.")
     return Task(
-        name=name,
-        env=env,
-        w=_unit(w),
-        method=method,
-        r_squared=0.0,
-        condition_number=math.inf,
-        standard_error=np.zeros(len(w)),
-        num_steps=0,
-        num_rewarded=0,
+        name=name or " + ".join(f"{weight:g} {task.name}" for task, weight in parts),
+        env=first.env,
+        w=w / length,
+        method=f"mixed of {len(parts)} tasks",
+        standard_error=_mixed_error(parts, length),
+        num_steps=sum(task.num_steps for task, _ in parts),
+        num_rewarded=sum(task.num_rewarded for task, _ in parts),
+        reward=_mixed_reward(parts),
+        prompt=_mixed_prompt(parts),
+        length=length,
     )
+
+
+def _mixed_error(parts: Sequence[tuple[Task, float]], length: float) -> NDArray[np.float64]:
+    """As if the parts' errors were independent."""
+    with np.errstate(over="ignore"):  # too large for a number is as good as unknown: infinite
+        squares = [(weight * task.standard_error) ** 2 for task, weight in parts if weight]
+        return np.sqrt(np.sum(squares, axis=0)) / length
+
+
+def _mixed_reward(parts: Sequence[tuple[Task, float]]) -> NDArray[np.float64] | None:
+    rewards = [weight * task.reward for task, weight in parts if task.reward is not None]
+    is_known = len(rewards) == len(parts) and len({reward.shape for reward in rewards}) == 1
+    return np.sum(rewards, axis=0) if is_known else None
+
+
+def _mixed_prompt(parts: Sequence[tuple[Task, float]]) -> TaskPrompt | None:
+    """The weighted sum of the parts' expressions; None if a part was asked for in another way."""
+    prompts = [(task.prompt, weight) for task, weight in parts]
+    texts = [f"{k:g} * ({p.text})" for p, k in prompts if p is not None and p.kind == "expression"]
+    text = " + ".join(texts)
+    if len(texts) != len(parts) or len(text) > _LONGEST:
+        return None
+    return TaskPrompt("expression", text)
+
+
+def cosine(a: Task, b: Task) -> float:
+    """1: the same task; 0: nothing in common; -1: opposites."""
+    if len(a.w) != len(b.w):
+        raise UserError(
+            f"`{a.name}` has {len(a.w)} features and `{b.name}` has {len(b.w)}; they cannot be compared."
+        )
+    return float(a.w @ b.w)
 
 
 def new_path(run: RunDir, task: Task) -> Path:
@@ -132,7 +241,24 @@ def find_task(run: RunDir, task: str) -> Path:
     raise UserError(f"There is no task {task!r}: neither a file nor saved in the run ({names}).")
 
 
-def _unit(w: NDArray[np.float64]) -> NDArray[np.float64]:
+def _has_unit_length(w: Any) -> bool:
+    """Whether a list of numbers has length 1; whatever is no list of numbers is refused elsewhere."""
+    try:
+        return math.isclose(np.linalg.norm(np.asarray(w, dtype=np.float64)), 1, rel_tol=1e-3)
+    except (TypeError, ValueError, OverflowError):
+        return True
+
+
+def _unit(w: Any, name: str) -> NDArray[np.float64]:
     """w at unit length; one that has it already keeps its bits."""
-    length = float(np.linalg.norm(w))
+    try:
+        w = np.asarray(w, dtype=np.float64)
+        with np.errstate(over="ignore"):
+            length = float(np.linalg.norm(w))
+    except (TypeError, ValueError):
+        raise UserError(f"The w of the task {name!r} is not a list of numbers.") from None
+    if w.ndim != 1 or not 1e-9 < length < math.inf:
+        raise UserError(
+            f"The direction {name!r} has no length; give numbers that are not all zero."
+        )
     return w if math.isclose(length, 1, rel_tol=1e-12) else w / length

@@ -67,12 +67,6 @@ class Condition:
             num_steps=tuple(num_steps),
         )
 
-    def interval(self, num_resamples: int = 2_000) -> list[float]:
-        """The middle 95 % of the mean over resampled episodes: [low, high]."""
-        random, scores = np.random.default_rng(0), np.asarray(self.scores)
-        means = scores[random.integers(len(scores), size=(num_resamples, len(scores)))].mean(axis=1)
-        return np.quantile(means, [0.025, 0.975]).tolist()
-
     @property
     def is_inferred(self) -> bool:
         """Whether a task was inferred for it; the others are there to compare with."""

@@ -12,9 +12,8 @@ import pytest
 
 from tests.test_cli import visr
 from visr.errors import UserError
-from visr.inference import mixing
 from visr.storage.files import read_json
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, cosine, mix
 
 EAST, NORTH = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
 
@@ -34,7 +33,7 @@ def task(w: Any, name: str = "some", env: str = "CartPole-v1", **fields: Any) ->
 
 
 def test_a_mixture_is_the_weighted_sum_at_unit_length():
-    mixed = mixing.mix([(task(EAST, "east"), 3.0), (task(NORTH, "north"), 4.0)])
+    mixed = mix([(task(EAST, "east"), 3.0), (task(NORTH, "north"), 4.0)])
     assert np.allclose(mixed.w, [0.6, 0.8, 0])
     assert mixed.name == "3 east + 4 north"
     assert (mixed.method, mixed.env) == ("mixed of 2 tasks", "CartPole-v1")
@@ -45,16 +44,16 @@ def test_a_mixture_is_the_weighted_sum_at_unit_length():
 
 def test_only_the_proportions_of_weights_matter_and_minus_means_away_from():
     east, north = task(EAST), task(NORTH)
-    once, tenfold = (mixing.mix([(east, k), (north, 2 * k)]).w for k in (1.0, 10.0))
+    once, tenfold = (mix([(east, k), (north, 2 * k)]).w for k in (1.0, 10.0))
     assert np.allclose(once, tenfold)
-    assert np.allclose(mixing.mix([(east, -2.0)], "away").w, -EAST)
-    assert mixing.mix([(east, -2.0)], "away").name == "away"
-    assert np.allclose(mixing.mix([(east, 1.0), (north, 0.0)]).w, EAST)
+    assert np.allclose(mix([(east, -2.0)], "away").w, -EAST)
+    assert mix([(east, -2.0)], "away").name == "away"
+    assert np.allclose(mix([(east, 1.0), (north, 0.0)]).w, EAST)
 
 
 def test_an_error_too_large_for_a_number_is_unknown_and_nobody_is_warned(tmp_path: Path):
     odd = task(EAST, standard_error=np.full(3, 1e308))
-    mixed = mixing.mix([(odd, 5.0)])
+    mixed = mix([(odd, 5.0)])
     assert np.isinf(mixed.standard_error).all()
     mixed.save(tmp_path / "mixed.json")
     assert np.isinf(Task.load(tmp_path / "mixed.json").standard_error).all()
@@ -62,18 +61,18 @@ def test_an_error_too_large_for_a_number_is_unknown_and_nobody_is_warned(tmp_pat
 
 def test_rewards_that_are_known_are_mixed_too():
     some, other = (task(EAST, reward=np.array(values)) for values in ([1.0, 0], [0, 1.0]))
-    mixed = mixing.mix([(some, 2.0), (other, -1.0)])
+    mixed = mix([(some, 2.0), (other, -1.0)])
     assert mixed.reward is not None
     assert mixed.reward.tolist() == [2, -1]
-    assert mixing.mix([(some, 2.0), (task(NORTH), 1.0)]).reward is None
+    assert mix([(some, 2.0), (task(NORTH), 1.0)]).reward is None
     longer = task(NORTH, reward=np.ones(3))
-    assert mixing.mix([(some, 2.0), (longer, 1.0)]).reward is None
+    assert mix([(some, 2.0), (longer, 1.0)]).reward is None
 
 
 def test_an_error_that_is_not_known_stays_unknown_unless_it_has_no_weight():
     unknown = task(NORTH, standard_error=np.full(3, math.inf))
-    assert np.isinf(mixing.mix([(task(EAST), 1.0), (unknown, 1.0)]).standard_error).all()
-    assert np.isfinite(mixing.mix([(task(EAST), 1.0), (unknown, 0.0)]).standard_error).all()
+    assert np.isinf(mix([(task(EAST), 1.0), (unknown, 1.0)]).standard_error).all()
+    assert np.isfinite(mix([(task(EAST), 1.0), (unknown, 0.0)]).standard_error).all()
 
 
 @pytest.mark.parametrize(
@@ -91,11 +90,11 @@ def test_an_error_that_is_not_known_stays_unknown_unless_it_has_no_weight():
 )
 def test_what_makes_no_mixture_is_a_sentence(parts: Any, words: str):
     with pytest.raises(UserError, match=words):
-        mixing.mix(parts)
+        mix(parts)
 
 
 def test_a_mixture_can_be_saved_and_loaded(tmp_path: Path):
-    mixed = mixing.mix([(task(EAST), 1.0), (task(NORTH), 1.0)])
+    mixed = mix([(task(EAST), 1.0), (task(NORTH), 1.0)])
     mixed.save(tmp_path / "mixed.json")
     assert np.array_equal(Task.load(tmp_path / "mixed.json").w, mixed.w)
 
@@ -104,12 +103,12 @@ def test_a_mixture_can_be_saved_and_loaded(tmp_path: Path):
 
 
 def test_a_cosine_says_how_much_two_tasks_have_in_common():
-    assert mixing.cosine(task(EAST), task(EAST)) == 1
-    assert mixing.cosine(task(EAST), task(NORTH)) == 0
-    assert mixing.cosine(task(EAST), task(-EAST)) == -1
-    assert mixing.cosine(task(EAST), task([0.6, 0.8, 0])) == pytest.approx(0.6)
+    assert cosine(task(EAST), task(EAST)) == 1
+    assert cosine(task(EAST), task(NORTH)) == 0
+    assert cosine(task(EAST), task(-EAST)) == -1
+    assert cosine(task(EAST), task([0.6, 0.8, 0])) == pytest.approx(0.6)
     with pytest.raises(UserError, match="cannot be compared"):
-        mixing.cosine(task(EAST), task([1.0, 0]))
+        cosine(task(EAST), task([1.0, 0]))
 
 
 # --- visr task

@@ -1,0 +1,143 @@
+"""The demonstration prompt: do what this trajectory does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from visr.agents.base import Agent, BehaviourModel
+from visr.errors import UserError
+from visr.inference.collect import features
+from visr.inference.regression import Comparison, Estimate
+from visr.inference.steps import Floats, RewardedSteps
+from visr.ops import sphere
+from visr.storage.records.task import TaskPrompt
+
+STATES, ACTIONS = "mode of q(w | states)", "likelihood of actions"
+_MOST_STEPS = 400
+"""Steps, evenly spaced, that candidates are compared on."""
+_NUM_CANDIDATES = 256
+_KAPPAS = (3.0, 30.0, 100.0)
+"""Concentrations of the candidates around the best one so far, one round each."""
+_INVERSE_TEMPERATURES = (1.0, 3.0, 10.0, 30.0)
+"""Of a softmax policy in values of unit deviation; the likeliest one counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """States that somebody visited, and optionally the actions taken in them."""
+
+    name: str
+    states: NDArray
+    """[N, ...], as networks take them."""
+    actions: NDArray[np.int64] | None = None
+    """[N], the action taken in each state; -1 where it is not known."""
+    seed: int = 0
+
+    def record(self) -> TaskPrompt:
+        """Its name; the states are not kept."""
+        return TaskPrompt("demonstration", self.name)
+
+    def infer(self, model: BehaviourModel, data: Callable[[], RewardedSteps]) -> Comparison:
+        """log q(w | tau) = sum_t phi(s_t) . w + const: w is the normalised mean of phi.
+
+        With actions also the w among many candidates whose policy makes them most likely.
+        """
+        if len(self.states) < 1:
+            raise UserError("The demonstration has no states; give at least one.")
+        phi = features(model, self.states)
+        mean = phi.mean(axis=0).astype(np.float64)
+        length = float(np.linalg.norm(mean))
+        if length < 1e-6:
+            raise UserError(
+                "The states of the demonstration have nothing in common (their mean phi is 0); give a "
+                "shorter one."
+            )
+        w, error = mean / length, phi.std(axis=0) / math.sqrt(len(phi)) / length
+        estimates = {STATES: _estimate(STATES, w, error.astype(np.float64))}
+        words = [
+            f"The states have much in common if this is near 1: mean phi . w = {length:.2f} over "
+            f"{len(phi):,} states."
+        ]
+        best = STATES
+        if self.actions is not None and isinstance(model, Agent):
+            found = _likeliest(model, self.states, self.actions, w, self.seed)
+            estimates[ACTIONS] = _estimate(ACTIONS, found.w, found.error)
+            shares = {n: _agreement(model, self, e.w) for n, e in estimates.items()}
+            best = max(shares, key=lambda name: shares[name])
+            words.append(
+                f"Greedy actions agree with the demonstrated ones in {shares[ACTIONS]:.0%} of the steps "
+                f"({shares[STATES]:.0%} for the states alone, {_most_common(self.actions):.0%} for the most "
+                "common action)."
+            )
+        return Comparison(estimates, best, len(phi), 1, len(phi), words=words)
+
+
+def _estimate(method: str, w: Floats, error: Floats) -> Estimate:
+    return Estimate(method, w, 0.0, math.inf, error)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    w: Floats
+    error: Floats
+    """[d], the deviation over candidates, weighted by their likelihood."""
+
+
+@torch.inference_mode()
+def _likeliest(
+    agent: Agent, states: NDArray, actions: NDArray[np.int64], w: Floats, seed: int
+) -> _Found:
+    """Search in rounds: all over the sphere and near w first, then ever closer to the best candidate."""
+    rng = torch.Generator().manual_seed(seed)
+    known = np.flatnonzero(actions >= 0)
+    chosen = known[np.linspace(0, len(known) - 1, min(_MOST_STEPS, len(known))).astype(np.intp)]
+    hidden = agent.psi.first_step(torch.as_tensor(states[chosen], device=agent.device))
+    taken = torch.as_tensor(actions[chosen], device=agent.device)
+    best = torch.as_tensor(w, dtype=torch.float32)
+    candidates = torch.cat([best[None], sphere.uniform(_NUM_CANDIDATES, d=len(w), generator=rng)])
+    scores = torch.empty(0)
+    for kappa in (*_KAPPAS, None):
+        scores = torch.stack([_log_likelihood(agent, hidden, taken, c) for c in candidates])
+        best = candidates[int(scores.argmax())]
+        if kappa is not None:
+            near = sphere.vmf_sample(best, kappa, _NUM_CANDIDATES, rng)
+            candidates = torch.cat([best[None], near])
+    weight = torch.softmax(scores.double(), dim=0).numpy()
+    spread = np.square(candidates.numpy() - best.numpy())
+    return _Found(best.numpy().astype(np.float64), np.sqrt(weight @ spread).astype(np.float64))
+
+
+def _log_likelihood(agent: Agent, hidden: Tensor, taken: Tensor, w: Tensor) -> Tensor:
+    """sum_t log pi(a_t | s_t, w) of a softmax policy in Q(s, a | w), at the likeliest temperature."""
+    values = _values(agent, hidden, w)
+    values = (values - values.mean(dim=1, keepdim=True)) / values.std(dim=1).mean().clamp(min=1e-6)
+    logs = [torch.log_softmax(beta * values, dim=1) for beta in _INVERSE_TEMPERATURES]
+    return max(log.gather(1, taken[:, None]).sum().cpu() for log in logs)
+
+
+def _values(agent: Agent, hidden: Tensor, w: Tensor) -> Tensor:
+    """Q(s, a | w) of w's own policy, [N, actions]."""
+    tasks = w.to(agent.device).expand(len(hidden), -1)
+    return agent.action_values(hidden, tasks.unsqueeze(1), agent.psi.fold(tasks))
+
+
+@torch.inference_mode()
+def _agreement(agent: Agent, given: Demonstration, w: Floats) -> float:
+    """The share of known actions that are greedy for w."""
+    assert given.actions is not None
+    known = given.actions >= 0
+    hidden = agent.psi.first_step(torch.as_tensor(given.states[known], device=agent.device))
+    greedy = _values(agent, hidden, torch.as_tensor(w, dtype=torch.float32)).argmax(dim=1)
+    return float((greedy.cpu().numpy() == given.actions[known]).mean())
+
+
+def _most_common(actions: NDArray[np.int64]) -> float:
+    known = actions[actions >= 0]
+    return float(np.bincount(known).max() / len(known))

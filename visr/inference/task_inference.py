@@ -1,0 +1,287 @@
+"""From what a user gives to a task of one agent: every prompt, and the steps that prompts need."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import ArrayLike, NDArray
+
+from visr import config as configuration
+from visr import envs
+from visr.agents.visr import Visr
+from visr.config import RunConfig
+from visr.envs.spaces import SpaceCodec
+from visr.errors import UserError, short_repr
+from visr.inference import (
+    collect,
+    dataset,
+    goal,
+    preferences,
+    prompts,
+    recording,
+    regression,
+    rewards,
+)
+from visr.inference.demonstration import Demonstration
+from visr.inference.preferences import Preferences
+from visr.inference.prompts import ENV_REWARD, Prompt, Reward
+from visr.inference.recording import Recording
+from visr.inference.regression import Comparison
+from visr.inference.steps import RewardedSteps
+from visr.storage.files import read_json
+from visr.storage.records.task import Task, TaskPrompt
+from visr.storage.run_dir import RunDir
+
+_CELL_SETTINGS = ("centred", "ridge", "whitened")
+
+
+class TaskInference:
+    """Tasks of one pre-trained VISR agent."""
+
+    def __init__(
+        self, agent: Visr, config: RunConfig, codec: SpaceCodec, directory: RunDir
+    ) -> None:
+        self.agent, self.config, self.codec, self._directory = agent, config, codec, directory
+        self.world = envs.exact_model(config)
+
+    # ---- prompts
+
+    def prompt(self, **given: Any) -> Prompt:
+        """The prompt of the one argument that is not None: reward, goal, demonstration or preferences."""
+        named = {kind: value for kind, value in given.items() if value is not None}
+        if len(named) != 1:
+            raise UserError(
+                "Say what you want in one way: a reward, a goal, a demonstration or preferences."
+            )
+        ((kind, value),) = named.items()
+        make: dict[str, Callable[[Any], Prompt]] = {
+            "reward": self._reward,
+            "goal": self._goal,
+            "demonstration": self._demonstration,
+            "preferences": self._preferences,
+        }
+        return make[kind](value)
+
+    def compare(self, prompt: Prompt, **settings: Any) -> Comparison:
+        """The estimates of every method that suits the prompt."""
+        return prompt.infer(self.agent, lambda: self._steps(prompt, settings))
+
+    def to_task(self, prompt: Prompt, compared: Comparison, method: str = "best") -> Task:
+        """One method's estimate as a task that keeps its prompt."""
+        record = prompt.record()
+        task = prompts.to_task(compared, method, prompt.name, self.config.env, record)
+        if record.kind == "dataset":
+            return self._with_fit(task, prompt)
+        if self.world is not None and record.kind == "goal":  # the exact reward of the goal's cell
+            state = int(record.data["observation"][0])
+            values = rewards.goal(self.world, *divmod(state, self.world.width))
+            return dataclasses.replace(task, reward=values)
+        return task
+
+    def _with_fit(self, task: Task, prompt: Prompt) -> Task:
+        """Keep the scale and offset of the file's rewards, which the task alone does not tell."""
+        fit, _ = regression.fit_along(task.w, self._steps(prompt, {}))
+        data = {"fit": np.array([float(fit.w[0]), float(fit.intercept)])}
+        return dataclasses.replace(task, prompt=TaskPrompt("dataset", prompt.name, data))
+
+    def of_cells(self, reward: str | ArrayLike, **fields: Any) -> Task:
+        """The task of a reward over the cells of a grid; `fields` are centred, ridge and whitened."""
+        assert self.world is not None
+        if unknown := set(fields) - set(_CELL_SETTINGS) - set(vars(self.config.inference)):
+            odd = ", ".join(sorted(unknown))
+            raise UserError(
+                f"infer takes centred, ridge, whitened and clip_rewards, but not {odd}."
+            )
+        config = configuration.replace(self.config, **fields).inference
+        wanted = rewards.of_cells(reward, self.world)
+        prompt = Reward(wanted.name, config)
+        compared = prompt.infer(self.agent, lambda: self._cells(wanted.values))
+        record = TaskPrompt("cells", wanted.name[:500])
+        task = prompts.to_task(compared, "best", wanted.name, self.config.env, record)
+        return dataclasses.replace(task, reward=wanted.values)
+
+    def _cells(self, values: NDArray[np.float64]) -> RewardedSteps:
+        """One step into every free cell of the grid, each an episode of its own."""
+        assert self.world is not None
+        free = np.flatnonzero(self.world.free)
+        phi = collect.features(self.agent, np.arange(self.world.num_states)).astype(np.float64)
+        return RewardedSteps(phi[free], values[free], free)
+
+    def _reward(self, given: Any) -> Reward:
+        if not isinstance(given, str | Path) and not callable(given):
+            raise UserError(
+                f'{type(given).__name__} is no reward for {self.config.env}; give "env", an expression, a '
+                "function or an .npz file."
+            )
+        return Reward(prompts.name_of(given), given=given)
+
+    def _goal(self, given: Any) -> goal.Goal:
+        if isinstance(given, str):
+            if self.world is not None and "," in given and "=" not in given:
+                given = rewards.parse(f"goal:{given}", self.world).values.argmax()  # row,col
+            else:
+                return goal.parse(given, self.codec, self.recording)
+        state = self._encoded(given, "goal")
+        if len(state) != 1:
+            raise UserError(f"A goal is one observation, and this is {len(state)} of them.")
+        is_useful = self._is_recorded and self.world is None
+        recorded = self.recording() if is_useful else None
+        return goal.of_observation(_goal_name(state[0], self.world), state[0], recorded, self.codec)
+
+    def _demonstration(self, given: Any) -> Demonstration:
+        """Observations, (observations, actions), or the name of an .npz file."""
+        if isinstance(given, str | Path):
+            steps = dataset.read(given, self.codec)
+            if steps.before is None or steps.action is None:
+                return Demonstration(Path(given).name, steps.reached)
+            return _trajectory(Path(given).name, steps.before, steps.reached, steps.action)
+        actions = None
+        if (
+            isinstance(given, tuple)
+            and len(given) == 2
+            and not isinstance(self.codec.own_space, spaces.Tuple)
+        ):
+            given, actions = given
+        states = self._encoded(given, "demonstration")
+        if actions is None:
+            return Demonstration("demonstration", states)
+        arrays = {"observations": states, "actions": np.asarray(actions)}
+        steps = dataset.from_arrays("The demonstration", arrays, self.codec)
+        assert steps.before is not None
+        assert steps.action is not None
+        return _trajectory("demonstration", steps.before, steps.reached, steps.action)
+
+    def _preferences(self, given: Any) -> Preferences:
+        """Pairs (better, worse) of segments, or the name of a JSON file: [start, stop] or observations."""
+        name = "preferences"
+        if isinstance(given, str | Path):
+            name, given = Path(given).name, _pairs_of_file(Path(given))
+        if not isinstance(given, Sequence) or not given:
+            raise UserError("Preferences are pairs of segments: [(better, worse), ...].")
+        sums = []
+        for number, pair in enumerate(given):
+            if not isinstance(pair, Sequence) or len(pair) != 2:
+                raise UserError(f"Preference {number} is no pair of segments (better, worse).")
+            sums.append([self._segment(part, number) for part in pair])
+        better, worse = np.array(sums).transpose(1, 0, 2)
+        return Preferences(f"{len(better)} preferences ({name})", better, worse)
+
+    def _segment(self, given: Any, number: int) -> NDArray[np.float64]:
+        """Summed phi of a segment: (start, stop) in the recording, or its observations."""
+        is_range = (
+            isinstance(given, Sequence)
+            and len(given) == 2
+            and all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given)
+        )
+        if not is_range:
+            return collect.features(self.agent, self._encoded(given, "segment")).sum(axis=0)
+        recorded = self.recording().in_order()
+        start, stop = int(given[0]), int(given[1])
+        if not 0 <= start < stop <= len(recorded.action):
+            raise UserError(
+                f"Preference {number} has the segment {short_repr(list(given))}; a segment is [start, stop] "
+                f"with 0 <= start < stop <= {len(recorded.action)}, steps of the recording."
+            )
+        return preferences.segment_sums(recorded.phi, [(start, stop)])[0]
+
+    def _encoded(self, given: Any, what: str) -> NDArray:
+        """Observations [N, ...] as networks take them, from one or many of the environment's own."""
+        try:
+            array = np.asarray(given)
+        except ValueError as error:
+            raise UserError(f"The {what} is not an array of observations: {error}.") from None
+        shape = self.codec.own_space.shape
+        if shape is not None and array.shape == shape:
+            array = array[None]
+        return dataset.from_arrays(f"The {what}", {"observations": array}, self.codec).reached
+
+    # ---- steps
+
+    def _steps(self, prompt: Prompt, settings: Mapping[str, Any]) -> RewardedSteps:
+        """Steps with the prompt's reward: played now, read from a file, or recorded ones."""
+        if isinstance(prompt, goal.Goal):
+            if self.world is not None:
+                state = int(prompt.wanted.data["observation"][0])
+                return self._cells(rewards.goal(self.world, *divmod(state, self.world.width)))
+            return goal.close_steps(prompt.wanted, self.recording())
+        assert isinstance(prompt, Reward)
+        counts = dict(settings)
+        clip = counts.pop("clip_rewards", None)
+        if prompt.given == ENV_REWARD:
+            self.require_rewards()
+            steps = self.collect_rewarded(**counts)
+            clip = self.config.inference.clip_rewards if clip is None else clip
+            return steps.clipped() if clip else steps
+        if counts or clip is not None:
+            raise UserError(
+                'clip_rewards and counts belong to the environment\'s own reward, "env".'
+            )
+        if prompts.is_dataset(prompt.given):
+            return dataset.read(prompt.given, self.codec).rewarded(self.agent, prompt.given)
+        return self.recording().rewarded(prompt.given, self.codec)
+
+    def require_rewards(self) -> None:
+        """Refuse an environment without rewards of its own."""
+        if self.world is not None:
+            raise UserError(
+                f"{self.config.env} has no rewards of its own; describe one, such as goal:2,3 or boxes:7."
+            )
+
+    def collect_rewarded(self, **counts: Any) -> RewardedSteps:
+        """Steps with the environment's own rewards; each episode pursues a task drawn as in training."""
+        configuration.check_value("seed", counts.get("seed", 0))
+        return collect.collect_rewarded(self.agent, self.config, **counts)
+
+    @property
+    def _is_recorded(self) -> bool:
+        space, num_steps = self.codec.space, self.config.inference.recorded_steps
+        is_possible = num_steps > 0 and recording.is_possible(space, num_steps)
+        return is_possible or self._directory.recorded.exists()
+
+    def recording(self) -> Recording:
+        """The reward-free steps that the run keeps; recorded now if they are missing."""
+        path = self._directory.recorded
+        if path.exists():
+            return Recording.load(path)
+        if not self._is_recorded:
+            raise UserError(
+                f"No sample of {self.config.env} was kept, as its observations are large or recorded_steps "
+                "is 0; use --reward env, or an .npz file of observations and rewards."
+            )
+        recorded = recording.record(self.agent, self.config, self.config.inference.recorded_steps)
+        recorded.save(path)
+        return recorded
+
+
+def _trajectory(
+    name: str, before: NDArray, reached: NDArray, actions: NDArray[np.int64]
+) -> Demonstration:
+    """The states of a trajectory, each with its action, and the last one, whose action is unknown."""
+    states = np.concatenate([before, reached[-1:]])
+    return Demonstration(name, states, np.concatenate([actions, [-1]]))
+
+
+def _goal_name(state: NDArray, world: Any) -> str:
+    if world is not None:
+        return "goal {},{}".format(*divmod(int(state), world.width))
+    shown = np.atleast_1d(state).ravel()
+    return "goal " + (" ".join(f"{x:.3g}" for x in shown) if len(shown) <= 8 else "image")
+
+
+def _pairs_of_file(path: Path) -> list[Any]:
+    """{"pairs": [{"better": SEGMENT, "worse": SEGMENT}, ...]}, or a list of such pairs."""
+    content = read_json(path)
+    pairs = content.get("pairs") if isinstance(content, dict) else content
+    if not isinstance(pairs, list) or not pairs:
+        raise UserError(
+            f'{path} holds no preferences; write {{"pairs": [{{"better": [0, 20], "worse": [40, 60]}}]}}.'
+        )
+    try:
+        return [(p["better"], p["worse"]) if isinstance(p, dict) else p for p in pairs]
+    except KeyError as error:
+        raise UserError(f"{path}: a pair has no {error}; write better and worse.") from None
