@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import inspect
 import io
 import re
+from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from visr.errors import UserError
 
@@ -20,8 +23,53 @@ Run = Annotated[
 ]
 Device = Annotated[str, tyro.conf.arg(help="Device of the networks.")]
 Json = Annotated[bool, tyro.conf.arg(help="Print the result as one JSON object.")]
+EXAMPLES = {
+    "infer": 'visr infer runs/first --reward "row > 5" --name bottom',
+    "evaluate": "visr evaluate runs/first bottom",
+    "play": "visr play runs/first --task bottom --video bottom.gif",
+    "finetune": "visr finetune runs/first --task bottom --num-steps 100k",
+    "task": "visr task mix a.json 0.7 b.json 0.3 --out both.json",
+    "export": "visr export runs/first bottom bottom.onnx",
+    "report": "visr report runs/first",
+    "explore": "visr explore runs/first",
+    "bench": "visr bench grid",
+    "doctor": "visr doctor CartPole-v1",
+    "list": "visr list envs",
+    "reproduce": "visr reproduce minatar --quick --out results/mine",
+}
+"""One example for the help of each verb; `pretrain` has a help of its own."""
 MOST = 2**31 - 1
 """The largest seed and count that every library takes."""
+
+
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+_NUMBERS = ConstructorRegistry()
+
+
+def whole_number(text: str) -> int:
+    """1000, 1_000, 1e5, 100k or 2.5M as a whole number; anything else is a ValueError."""
+    match = re.fullmatch(r"([-+]?[\d_]+(?:\.\d+)?(?:[eE]\+?\d{1,2})?)([kKMG]?)", text.strip())
+    if match is None:
+        raise ValueError(f"{text} is not a whole number, such as 20000, 1e5, 100k or 2M")
+    with contextlib.suppress(ValueError):
+        return int(match[1]) * _UNITS[match[2]]
+    value = Fraction(match[1].replace("_", "")) * _UNITS[match[2]]
+    if value.denominator != 1:
+        raise ValueError(f"{text} is not a whole number")
+    return int(value)
+
+
+@_NUMBERS.primitive_rule
+def _whole_numbers(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[int] | None:
+    if info.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda words: whole_number(words[0]),
+        is_instance=lambda value: isinstance(value, int) and not isinstance(value, bool),
+        str_from_instance=lambda value: [str(value)],
+    )
 
 
 def parse(
@@ -38,12 +86,16 @@ def parse(
     args = _joined(args, may_be_negative)
     page = io.StringIO()
     extra: dict[str, Any] = {} if default is None else {"default": default}
+    doc = inspect.cleandoc(kind.__doc__ or "")
+    description = f"{doc}\n\nExample: {EXAMPLES[verb]}" if verb in EXAMPLES else doc
     try:
         with contextlib.redirect_stderr(page):
             return tyro.cli(
                 kind,
                 args=args,
                 prog=f"visr {verb}",
+                description=description,
+                registry=_NUMBERS,
                 config=(tyro.conf.OmitArgPrefixes, tyro.conf.OmitSubcommandPrefixes),
                 **extra,
             )
@@ -87,6 +139,9 @@ def given(**fields: Any) -> dict[str, Any]:
 def _first_sentence(page: str, verb: str) -> str:
     """The first complaint on tyro's framed page, and the option that it suggests."""
     complaint, *others = _paragraphs(page) or ["the options could not be read"]
+    if missing := re.match(r"Missing from visr \w+: (--[\w-]+|[A-Z.]+)", complaint):
+        example = f"for example: {EXAMPLES[verb]}" if verb in EXAMPLES else "see its help"
+        return f"`visr {verb}` needs {missing[1]}; {example}"
     for python in (" Got errors:", "; use sys."):  # the rest is about Python
         complaint = complaint.partition(python)[0]
     hints = [text for text in others if text.startswith("Perhaps you")]

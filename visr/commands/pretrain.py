@@ -7,18 +7,21 @@ import dataclasses
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 
-from visr.commands import options, output
+from visr.commands import options, output, short_help
 from visr.config import (
     GRID,
     SECTIONS,
     ClusterConfig,
     RunConfig,
     field_names,
+    file,
     presets,
+    replace,
     trainable,
 )
 from visr.errors import UserError
@@ -39,9 +42,21 @@ class Options(RunConfig):
     """Continue this run; the result is the same as without the interruption."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
+    config: str | None = None
+    """Read settings from this TOML file, or from a run's config.json; flags win over it."""
+    print_config: bool = False
+    """Print all settings as TOML, for --config, and stop."""
+    seeds: tuple[int, ...] = ()
+    """Train once with each of these seeds, into OUT/seed-N; `visr report OUT` summarises them."""
     json: options.Json = False
 
 
+_EXAMPLE = "visr pretrain CartPole-v1 --num-steps 500k --out runs/pole"
+_COMMON = (
+    *("num_steps", "preset", "out", "seed", "num_features", "algorithm"),
+    *("resume", "num_envs", "psi_learning_rate", "config"),
+)
+"""The flags on the first screen of help."""
 _RESOURCES = ("cpus_per_actor", "gpus_per_actor", "cpus_per_learner", "gpus_per_learner")
 _HARMLESS = ("num_processes", "unroll_timeout", *_RESOURCES)
 """Settings that may differ when a run is resumed, because they do not change its result."""
@@ -49,6 +64,10 @@ _HARMLESS = ("num_processes", "unroll_timeout", *_RESOURCES)
 
 def run(args: list[str]) -> int:
     """Train, and print where the run is and how good it is."""
+    if not {"-h", "--help"}.isdisjoint(args):
+        _help(args)
+        return 0
+    args = ["--help" if word == "--help-all" else word for word in args]
     default = _defaults(args)
     chosen = options.parse(Options, args, "pretrain", default)
     if chosen.env != default.env:  # another environment has other defaults
@@ -59,6 +78,19 @@ def run(args: list[str]) -> int:
     config = trainable(_config(chosen))
     if chosen.where is None:
         _refuse_cluster_settings(config)
+    if chosen.print_config:
+        print(file.to_toml(config), end="")
+        return 0
+    if not chosen.seeds:
+        directory = _train(chosen, config, chosen.out)
+        result = _result(directory)
+        output.show(result, chosen.json, "pre-training finished", _rows(result, directory))
+        return 0
+    _train_seeds(chosen, config)
+    return 0
+
+
+def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir:
     from visr import api, pretraining
     from visr.envs import modules
 
@@ -67,24 +99,64 @@ def run(args: list[str]) -> int:
     with output.training_progress() as observe, _quiet_threads():
         if chosen.resume is not None:
             processes = chosen.training.num_processes
-            directory = pretraining.resume(chosen.resume, processes, observe, chosen.where)
-        else:
-            path = api.default_path(config) if chosen.out is None else chosen.out
-            directory = pretraining.start(path, config, observe, chosen.where)
-    result = _result(directory)
-    output.show(result, chosen.json, "pre-training finished", _rows(result, directory))
-    return 0
+            return pretraining.resume(chosen.resume, processes, observe, chosen.where)
+        path = api.default_path(config) if out is None else out
+        return pretraining.start(path, config, observe, chosen.where)
+
+
+def _train_seeds(chosen: Options, config: RunConfig) -> None:
+    """One run after another, which differ in their seed only."""
+    from visr import api
+
+    if chosen.resume is not None or len(set(chosen.seeds)) != len(chosen.seeds):
+        raise UserError(
+            "--seeds takes different numbers and no --resume; resume each run by itself."
+        )
+    out = api.default_path(config) if chosen.out is None else Path(chosen.out)
+    results = []
+    for seed in chosen.seeds:
+        path = out / f"seed-{seed}"
+        if (path / "config.json").exists():
+            raise UserError(f"{path} exists already; choose another --out.")
+    for seed in chosen.seeds:
+        output.say(f"seed {seed}: {out / f'seed-{seed}'}")
+        results.append(_result(_train(chosen, replace(config, seed=seed), out / f"seed-{seed}")))
+    names = [
+        name for name in ("span", "boxes", "goals") if name in results[0]["fraction_of_optimal"]
+    ]
+    rows = [
+        (r["run"], f"{r['num_steps']:,}", *(f"{r['fraction_of_optimal'][n]:.3f}" for n in names))
+        for r in results
+    ]
+    header = ("run", "steps", *(f"fraction of optimal, {name}" for name in names))
+    remarks = [f"Next: visr report {out}"]
+    title = f"pre-training finished with {len(results)} seeds"
+    output.show({"runs": results}, chosen.json, title, rows, header, remarks=remarks)
+
+
+def _help(args: list[str]) -> None:
+    """The flags that most people use, with the defaults of the environment that is named."""
+    words = [word for word in args if not word.startswith("-")]
+    default = _defaults(args, words[0]) if words[:1] and args[0] == words[0] else _defaults(args)
+    others = "Everything else, by section: visr pretrain --help-all"
+    summary = f"{Options.__doc__} The defaults below are those of {default.env}."
+    short_help.show("pretrain", summary, _EXAMPLE, default, _COMMON, others)
 
 
 def _defaults(args: list[str], env: str = Options.env) -> Options:
     """Defaults of the options: those of the resumed run, of the preset, or of the environment."""
     resumed, preset = _value_of("--resume", args), _value_of("--preset", args)
+    given = _value_of("--config", args)
+    fields = {} if given is None else file.read(given)
     if resumed is not None:
         base = RunDir.open(resumed).config()
     elif preset is not None:
         base = presets.get(preset)
     else:
-        base = presets.for_environment(env)
+        base = presets.for_environment(fields.get("env", GRID) if env == GRID else env)
+    if env != GRID:
+        fields = {**fields, "env": env}
+    base = replace(base, **fields)
     sections = {name: getattr(base, name) for name in SECTIONS}
     return Options(env=base.env, **sections)
 

@@ -1,0 +1,65 @@
+"""Settings in a file: TOML to edit, or the config.json of a run."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from visr.config.fields import SECTIONS, RunConfig
+from visr.config.load import field_names, to_dict
+from visr.errors import UserError
+
+_LARGEST = 2**20
+"""Bytes of a file of settings."""
+
+
+def read(path: str | Path) -> dict[str, Any]:
+    """The settings of a TOML or JSON file by name, in sections or without; `env` among them."""
+    path = Path(path)
+    try:
+        content = path.read_bytes()
+        if len(content) > _LARGEST:
+            raise ValueError(f"it is larger than {_LARGEST:,} bytes")
+        is_json = path.suffix.lower() == ".json"
+        found = json.loads(content) if is_json else tomllib.loads(content.decode())
+    except OSError as error:
+        raise UserError(f"Cannot read {path}: {error.strerror}; check its name.") from None
+    except (ValueError, RecursionError) as error:  # both parsers raise kinds of ValueError
+        raise UserError(f"{path} is not a file of settings ({error}).") from None
+    if not isinstance(found, dict):
+        raise UserError(
+            f"{path} is not a file of settings; write lines such as num_steps = 1000000."
+        )
+    fields: dict[str, Any] = {}
+    for name, value in found.items():
+        if name in SECTIONS and isinstance(value, dict):
+            fields |= value
+        else:
+            fields[name] = value
+    if unknown := sorted(set(fields) - set(field_names())):
+        raise UserError(
+            f"{path} has a setting `{unknown[0]}`, which does not exist; `visr pretrain --help-all` lists "
+            "all of them."
+        )
+    return fields
+
+
+def to_toml(config: RunConfig) -> str:
+    """All settings as TOML, one section after another."""
+    content = to_dict(config)
+    lines = [f"env = {json.dumps(content.pop('env'))}"]
+    for section, fields in content.items():
+        lines += ["", f"[{section}]"]
+        lines += [
+            f"{name} = {_value(value)}" for name, value in fields.items() if value is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    """A number, a truth value, a text or a list of them as TOML."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return json.dumps(value)
