@@ -10,7 +10,7 @@ import pytest
 
 from tests.test_cli import visr
 from visr import api
-from visr.explorer import atlas, export
+from visr.explorer import atlas
 from visr.explorer.atlas import Atlas, Skill
 
 
@@ -76,7 +76,7 @@ def test_an_atlas_is_a_function_of_its_seed(drawn: tuple[Atlas, api.Run]):
 
 
 def test_an_exported_atlas_is_self_contained(drawn: tuple[Atlas, api.Run]):
-    page = export.page(*drawn)
+    page = atlas.page(*drawn)
     assert page.count('<article class="skill">') == 4
     assert "<script" not in page
     addresses = re.findall(r"""(?:src|href)=["']?([^"'\s>]+)|url\(([^)]+)\)""", page)

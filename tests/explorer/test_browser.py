@@ -124,7 +124,7 @@ def test_a_painted_reward_is_answered_as_python_would(opened: Open, launched: La
     reward[2, 2:7], reward[7:9, 7:9] = 1, -1
     run = api.load(launched.server.explored.run.path)
     task = run.infer(reward)
-    worth = run.evaluate(task)
+    worth = run.evaluate_exactly(task)
     said = copied(page)
     np.testing.assert_array_equal(said["reward"], reward)
     np.testing.assert_array_equal(said["task"].w, task.w)

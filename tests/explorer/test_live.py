@@ -20,8 +20,8 @@ from visr import api, config
 from visr.config import presets
 from visr.errors import UserError
 from visr.explorer.live import LiveSession
+from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
-from visr.explorer.validation import RequestFields
 
 
 def unpacked(message: Any) -> tuple[dict[str, Any], np.ndarray | None]:
@@ -42,7 +42,7 @@ def show(run_path: Path) -> LiveSession:
 
 
 def test_a_frame_has_the_state_and_the_action_values(show: LiveSession):
-    show.execute(command("restart", seed=3))
+    show.execute(command("restart", seed=3), show.run)
     head, picture = unpacked(show.frame())
     assert (head["step"], head["q"], head["own_score"]) == (0, None, 0)
     assert picture is not None
@@ -58,7 +58,7 @@ def test_a_frame_has_the_state_and_the_action_values(show: LiveSession):
 
 def test_a_task_is_pursued_from_the_next_step_on(show: LiveSession):
     w = [0, 0, 1, 0, 0]
-    show.execute(command("task", w=w))
+    show.execute(command("task", w=w), show.run)
     show.step(show.run)
     head, _ = unpacked(show.frame())
     assert head["own_score"] == pytest.approx(head["phi"][2], abs=1e-5)
@@ -75,7 +75,7 @@ def test_a_task_is_pursued_from_the_next_step_on(show: LiveSession):
 )  # fmt: skip
 def test_invalid_commands_are_refused(show: LiveSession, given: RequestFields):
     with pytest.raises(UserError):
-        show.execute(given)
+        show.execute(given, show.run)
 
 
 def test_newer_weights_are_used_from_the_next_episode_on(show: LiveSession, run_path: Path):

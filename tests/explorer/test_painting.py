@@ -31,7 +31,7 @@ def test_a_painted_reward_gives_what_infer_and_evaluate_give(run: api.Run, rewar
     task = painting.infer(run, reward)
     answer = painting.evaluate(run, task, gpi)
     expected = run.infer(reward)
-    exactly = run.evaluate(expected, gpi=gpi)
+    exactly = run.evaluate_exactly(expected, gpi=gpi)
     np.testing.assert_array_equal(task.w, expected.w)
     assert answer["fraction_of_optimal"] == exactly.fraction_of_optimal
     assert answer["policy"] == exactly.policy.tolist()

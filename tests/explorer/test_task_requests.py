@@ -11,8 +11,8 @@ import pytest
 import visr
 from visr import api, mix
 from visr.errors import UserError
+from visr.explorer.messages import RequestFields
 from visr.explorer.task_requests import TaskRequests
-from visr.explorer.validation import RequestFields
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
+from visr.storage.files import write_bytes
 
 _MOST_SKILLS = 48
 
@@ -91,7 +92,7 @@ def _serve(chosen: Options) -> int:
 
 def _export(chosen: Options) -> int:
     from visr import api
-    from visr.explorer import atlas, export
+    from visr.explorer import atlas
 
     assert chosen.export is not None
     loaded = api.load(chosen.run, device=chosen.device)
@@ -101,7 +102,8 @@ def _export(chosen: Options) -> int:
             print(f"\r{len(drawn.skills)} of {chosen.skills} skills", end="", file=sys.stderr)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-    path = export.write(Path(chosen.export), drawn, loaded)
+    path = Path(chosen.export)
+    write_bytes(path, atlas.page(drawn, loaded).encode())
     for warning in drawn.warnings:
         output.say(warning)
     result = {

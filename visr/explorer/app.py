@@ -1,10 +1,12 @@
-"""The explorer's ASGI application: all routes."""
+"""The explorer's ASGI application: all routes, and errors as one sentence."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import sys
+import traceback
+from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
@@ -13,16 +15,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
-from visr.explorer import atlas, curves, export, live, painting, responses
-from visr.explorer.auth import App, AuthMiddleware
+from visr.errors import UserError
+from visr.explorer import atlas, live, messages, painting
+from visr.explorer.auth import AuthMiddleware
+from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
-from visr.explorer.validation import RequestFields
 from visr.inference import expression
 
 Work = Callable[[ExplorerState, RequestFields], dict[str, Any]]
-Handler = Callable[[Request], Awaitable[Response]]
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
@@ -31,36 +34,32 @@ _TYPES = {
 }
 
 
-def build(explored: ExplorerState, *, token: str, host: str) -> App:
+def build(explored: ExplorerState, *, token: str, host: str) -> ASGIApp:
     """The application behind its authentication."""
-    app = Starlette(routes=_routes(explored), exception_handlers=responses.HANDLERS)
+    handlers: Any = {UserError: _error, HTTPException: _error, Exception: _unexpected}
+    app = Starlette(routes=_routes(explored), exception_handlers=handlers)
     return AuthMiddleware(app, token=token, host=host)
 
 
 def _routes(explored: ExplorerState) -> list[BaseRoute]:
-    strokes = asyncio.Lock()
-    """Held by requests that run one at a time, in order."""
-    posts: dict[str, tuple[Work, asyncio.Lock | None]] = {
-        "paint": (_paint, strokes),
-        "preset": (_preset, None),
-        "task": (_task, None),
-        "save": (_save, None),
-        "reload": (_reload, strokes),
-        "atlas": (_start_atlas, None),
-    }
-    gets: dict[str, Callable[[], Any]] = {
-        "run": lambda: explored.facts(),
-        "progress": lambda: explored.progress(),
-        "curves": lambda: curves.read(explored.run.directory),
-    }
-    files = assets()
+    folder = resources.files("visr.explorer") / "static"
+    # read once, so that no name from a request reaches the file system
+    files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    strokes = asyncio.Lock()  # for requests that run one at a time, in order
 
-    async def index(_: Request) -> Response:
-        """The page; it contains nothing of the run, so it needs no token."""
-        return Response(files["index.html"], media_type=_TYPES["html"])
+    def route(method: str, name: str, work: Work, lock: asyncio.Lock | None = None) -> Route:
+        """Compute in a thread; with a lock, one request at a time."""
+
+        async def handle(request: Request) -> Response:
+            fields = RequestFields.parse(await request.body() if method == "POST" else b"{}")
+            async with lock or contextlib.nullcontext():
+                return _json(await asyncio.to_thread(work, explored, fields))
+
+        return Route(f"/api/{name}", handle, methods=[method])
 
     async def static(request: Request) -> Response:
-        name = request.path_params["name"]
+        """A file of the page; it contains nothing of the run, so it needs no token."""
+        name = request.path_params.get("name", "index.html")
         if name not in files:
             raise HTTPException(404)
         return Response(files[name], media_type=_TYPES[name.rpartition(".")[2]])
@@ -69,10 +68,10 @@ def _routes(explored: ExplorerState) -> list[BaseRoute]:
         """The finished skills that the client does not have yet."""
         have = request.query_params.get("have", "0")
         first = int(have) if have.isascii() and have.isdecimal() and len(have) < 4 else 0
-        return responses.json_response(await asyncio.to_thread(explored.atlas_so_far, first))
+        return _json(await asyncio.to_thread(explored.atlas_so_far, first))
 
     async def atlas_file(_: Request) -> Response:
-        page = await asyncio.to_thread(lambda: export.page(*explored.finished_atlas()))
+        page = await asyncio.to_thread(lambda: atlas.page(*explored.finished_atlas()))
         headers = {"content-disposition": 'attachment; filename="atlas.html"'}
         return Response(page, media_type=_TYPES["html"], headers=headers)
 
@@ -80,43 +79,41 @@ def _routes(explored: ExplorerState) -> list[BaseRoute]:
         await live.serve(websocket, explored)
 
     return [
-        Route("/", index),
+        Route("/", static),
         Route("/static/{name}", static),
-        *(Route(f"/api/{name}", _get(read)) for name, read in gets.items()),
-        *(
-            Route(f"/api/{name}", _post(explored, work, lock), methods=["POST"])
-            for name, (work, lock) in posts.items()
-        ),
+        route("GET", "run", lambda state, _: state.facts()),
+        route("GET", "progress", lambda state, _: state.progress()),
+        route("GET", "curves", lambda state, _: state.curves()),
+        route("POST", "paint", _paint, strokes),
+        route("POST", "preset", _preset),
+        route("POST", "task", _task),
+        route("POST", "save", _save),
+        route("POST", "reload", _reload, strokes),
+        route("POST", "atlas", _start_atlas),
         Route("/api/atlas", atlas_so_far),
         Route("/api/atlas.html", atlas_file),
         WebSocketRoute("/api/live", live_session),
     ]
 
 
-def _get(read: Callable[[], Any]) -> Handler:
-    """A handler that computes in a thread."""
-
-    async def handle(_: Request) -> Response:
-        return responses.json_response(await asyncio.to_thread(read))
-
-    return handle
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(messages.encoded(content), status, media_type="application/json")
 
 
-def _post(explored: ExplorerState, work: Work, lock: asyncio.Lock | None) -> Handler:
-    """A handler that parses the body and computes in a thread; with a lock, one request at a time."""
-
-    async def handle(request: Request) -> Response:
-        fields = RequestFields.parse(await request.body())
-        async with lock or contextlib.nullcontext():
-            return responses.json_response(await asyncio.to_thread(work, explored, fields))
-
-    return handle
+async def _error(_: Request, error: Exception) -> Response:
+    """Invalid input (400), no such route (404) or method (405), or a body that is too large (413)."""
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    words = {404: "There is nothing at this address.", 405: "This address takes no such request."}
+    sentence = error.detail if isinstance(error, HTTPException) else str(error)
+    return _json({"error": words.get(status, sentence)}, status)
 
 
-def assets() -> dict[str, bytes]:
-    """The page's files, read once; so no name from a request reaches the file system."""
-    folder = resources.files("visr.explorer") / "static"
-    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+async def _unexpected(request: Request, error: Exception) -> Response:
+    """A bug: details go to the terminal, the client gets one sentence."""
+    *_, place = traceback.extract_tb(error.__traceback__)
+    where = f"{place.filename}:{place.lineno}"
+    print(f"visr: {request.url.path} failed: {error!r} at {where}", file=sys.stderr)
+    return _json({"error": "The explorer failed; its terminal shows the error."}, 500)
 
 
 def _paint(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:

@@ -1,12 +1,17 @@
-"""The skill atlas: play tasks spread over the sphere, and measure how well they can be separated."""
+"""The skill atlas: play tasks spread over the sphere, and measure how well they can be separated.
+
+It is shown on the explorer's page, and exported as one HTML file without scripts or network requests.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import resources
 from typing import Any
 
+import jinja2
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -26,6 +31,9 @@ _LENGTHS = {GRID: (32, 1), MINATAR: (96, 3), ATARI: (160, 8)}
 _OTHER_LENGTHS = (150, 5)
 _ALIKE = 0.95
 _MIN_SEPARABILITY = 0.6
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("visr.explorer"), autoescape=True, undefined=jinja2.StrictUndefined
+)
 
 Floats = NDArray[np.float32]
 
@@ -51,11 +59,6 @@ class Skill:
     discriminability: float = 0.5
     nearest: int | None = None
     """The most similar other skill, if it is too similar."""
-
-    @property
-    def own_reward(self) -> float:
-        """The mean of phi . w along the film: the skill's own reward."""
-        return float((self.phi @ self.w).mean())
 
 
 @dataclass(eq=False)
@@ -168,6 +171,19 @@ def _warnings(atlas: Atlas) -> list[str]:
     return found
 
 
+def page(drawn: Atlas, run: Run) -> str:
+    """The atlas as a whole HTML document."""
+    style = (resources.files("visr.explorer") / "static" / "style.css").read_text("utf-8")
+    return _TEMPLATES.get_template("atlas.html").render(
+        **to_dict(drawn, run),
+        title=f"{run.path.resolve().name}: skills of {run.config.env}",
+        style=style,
+        num_features=run.config.agent.num_features,
+        num_steps=run.num_steps,
+        has_score=run.world is None,
+    )
+
+
 def to_dict(atlas: Atlas, run: Run, first: int = 0) -> dict[str, Any]:
     """The JSON of the page and the exported file, from skill `first` on."""
     return {
@@ -179,7 +195,13 @@ def to_dict(atlas: Atlas, run: Run, first: int = 0) -> dict[str, Any]:
 
 
 def _skill(skill: Skill, index: int, run: Run) -> dict[str, Any]:
-    content: dict[str, Any] = {
+    visits = None
+    if skill.visits is not None:
+        world = painting.world(run)
+        shape = (world.height, world.width)
+        heat = pictures.heat(np.log1p(skill.visits).reshape(shape), world.free.reshape(shape))
+        visits = pictures.data_uri(heat)
+    return {
         "index": index,
         "w": skill.w.astype(np.float64).tolist(),
         "film": pictures.data_uri(skill.film) if skill.film else None,
@@ -190,14 +212,8 @@ def _skill(skill: Skill, index: int, run: Run) -> dict[str, Any]:
         "score": skill.score,
         "num_steps": len(skill.phi),
         "num_episodes": skill.num_episodes,
-        "own_reward": skill.own_reward,
+        "own_reward": float((skill.phi @ skill.w).mean()),
         "discriminability": skill.discriminability,
         "nearest": skill.nearest,
-        "visits": None,
+        "visits": visits,
     }
-    if skill.visits is not None:
-        world = painting.world(run)
-        shape = (world.height, world.width)
-        heat = pictures.heat(np.log1p(skill.visits).reshape(shape), world.free.reshape(shape))
-        content["visits"] = pictures.data_uri(heat)
-    return content

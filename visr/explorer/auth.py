@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import json
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
 from urllib.parse import urlsplit
 
-from visr.explorer.validation import MAX_BYTES
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from visr.explorer.messages import MAX_BYTES, TOO_LARGE
 
-TOKEN_HEADER = "x-visr-token"
 PROTOCOL = "visr"
 """The websocket's subprotocol; the token is a second one, because browsers cannot send headers there."""
-_PROTECTED = "/api/"
 _LOCAL = ("127.0.0.1", "localhost", "::1")
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -38,45 +32,36 @@ _HEADERS = {
 class AuthMiddleware:
     """ASGI middleware that checks host, origin, token and size, and sets security headers."""
 
-    def __init__(self, app: App, *, token: str, host: str) -> None:
+    def __init__(self, app: ASGIApp, *, token: str, host: str) -> None:
         self._app, self._token, self._host = app, token, host
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it with one sentence."""
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        refusal = self._refusal(scope)
-        if refusal is not None:
-            await _refuse(scope, send, *refusal)
+        if refusal := self._refusal(scope, Headers(scope=scope)):
+            status, sentence = refusal
+            await JSONResponse({"error": sentence}, status, _HEADERS)(scope, receive, send)
         elif scope["type"] == "websocket":
             await self._app(scope, receive, send)
         else:
             await self._app(scope, _bounded(receive), _with_headers(send))
 
-    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        headers = [(name.lower(), value.decode("latin-1")) for name, value in scope["headers"]]
-        hosts, origins = _all(headers, b"host"), _all(headers, b"origin")
+    def _refusal(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
+        hosts, open_address = headers.getlist("host"), "open the address that it printed."
         if len(hosts) != 1 or not is_own_name(_name(hosts[0]), self._host):
-            return 403, "This explorer is not known by that name; open the address that it printed."
-        if any(origin != f"http://{hosts[0]}" for origin in origins):
-            return 403, "Requests from other sites are refused; open the address that it printed."
-        if scope["path"].startswith(_PROTECTED) and not self._has_token(scope, headers):
-            return (
-                401,
-                "The token is missing or another launch's; open the address that it printed.",
-            )
-        lengths = _all(headers, b"content-length")
-        if any(not n.isdecimal() or len(n) > 12 or int(n) > MAX_BYTES for n in lengths):
-            return 413, f"The request is larger than {MAX_BYTES:,} bytes."
-        return None
-
-    def _has_token(self, scope: Scope, headers: Iterable[tuple[bytes, str]]) -> bool:
-        offered = _all(headers, TOKEN_HEADER.encode())
+            return 403, f"This explorer is not known by that name; {open_address}"
+        if any(origin != f"http://{hosts[0]}" for origin in headers.getlist("origin")):
+            return 403, f"Requests from other sites are refused; {open_address}"
+        offered = headers.getlist("x-visr-token")
         if scope["type"] == "websocket":
             offered = [name for name in scope.get("subprotocols", ()) if name != PROTOCOL]
-        token = self._token.encode()
-        return len(offered) == 1 and hmac.compare_digest(offered[0].encode(), token)
+        tokens, own = [token.encode() for token in offered], self._token.encode()
+        has_token = len(tokens) == 1 and hmac.compare_digest(tokens[0], own)
+        if scope["path"].startswith("/api/") and not has_token:
+            return 401, f"The token is missing or another launch's; {open_address}"
+        lengths = headers.getlist("content-length")
+        if any(not n.isdecimal() or len(n) > 12 or int(n) > MAX_BYTES for n in lengths):
+            return 413, TOO_LARGE
+        return None
 
 
 def is_own_name(name: str, bound_to: str) -> bool:
@@ -108,23 +93,6 @@ def _name(host: str) -> str:
         return ""
 
 
-def _all(headers: Iterable[tuple[bytes, str]], wanted: bytes) -> list[str]:
-    return [value for name, value in headers if name == wanted]
-
-
-async def _refuse(scope: Scope, send: Send, status: int, sentence: str) -> None:
-    kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    body = json.dumps({"error": sentence}).encode()
-    headers = {**_HEADERS, "content-type": "application/json", "content-length": str(len(body))}
-    encoded = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": f"{kind}.start", "status": status, "headers": encoded})
-    await send({"type": f"{kind}.body", "body": body, "more_body": False})
-
-
-class TooLarge(Exception):
-    """A body exceeds its limit."""
-
-
 def _bounded(receive: Receive) -> Receive:
     seen = 0
 
@@ -133,18 +101,16 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > MAX_BYTES:
-            raise TooLarge
+            raise HTTPException(413, TOO_LARGE)
         return message
 
     return counted
 
 
 def _with_headers(send: Send) -> Send:
-    extra = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *extra]}
+            MutableHeaders(scope=message).update(_HEADERS)
         await send(message)
 
     return sent

@@ -16,9 +16,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from visr.api import Run
 from visr.errors import UserError
-from visr.explorer import pictures, responses
+from visr.explorer import messages, pictures
+from visr.explorer.auth import PROTOCOL
+from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
-from visr.explorer.validation import RequestFields
 from visr.play.session import Session
 
 MAX_SPEED = 240.0
@@ -68,24 +69,28 @@ class LiveSession:
             self._seed += 1
             self._open(newest)
 
-    def execute(self, command: RequestFields) -> bool:
+    def execute(self, command: RequestFields, newest: Run) -> bool:
         """Execute a command; returns whether to send a frame."""
-        what = command.text("do", 20)
-        if what in ("play", "pause"):
+        what, actor = command.text("do", 20), self._session.actor
+        if what == "seen":
+            self.num_unseen = max(self.num_unseen - 1, 0)
+        elif what in ("play", "pause"):
             self.is_playing = what == "play"
         elif what == "speed":
             self.speed = command.number("value", 0.5, MAX_SPEED)
         elif what == "epsilon":
-            self._epsilon = self._session.actor.epsilon = command.number("value", 0, 1)
+            self._epsilon = actor.epsilon = command.number("value", 0, 1)
         elif what == "gpi":
-            self._gpi = self._session.actor.gpi = command.flag("value")
+            self._gpi = actor.gpi = command.flag("value")
         elif what == "restart":
             self.begin(command.integer("seed", 0, 2**31 - 1))
         elif what == "task":
             self._w = self.run.skill(command.numbers("w", len(self._w))).w
-            self._session.actor.pursue(self._w)
+            actor.pursue(self._w)
             self._own_score = 0.0
-        elif what != "step":
+        elif what == "step":
+            self.step(newest)
+        else:
             raise UserError(f"There is no command {what!r}.")
         return what in ("restart", "step")
 
@@ -110,7 +115,7 @@ class LiveSession:
         }
         picture = session.picture if session.picture is not None else _image(session.observation[0])
         content = b"" if picture is None else pictures.png(picture)
-        text = responses.encoded(head)
+        text = messages.encoded(head)
         return struct.pack("<I", len(text)) + text + content
 
     def close(self) -> None:
@@ -136,7 +141,7 @@ def _image(observation: NDArray) -> NDArray[np.uint8] | None:
 
 async def serve(websocket: WebSocket, explored: ExplorerState) -> None:
     """Serve one client until it disconnects."""
-    await websocket.accept(subprotocol="visr")
+    await websocket.accept(subprotocol=PROTOCOL)
     try:
         with explored.session_slot():
             session = await asyncio.to_thread(LiveSession, explored.run)
@@ -146,95 +151,54 @@ async def serve(websocket: WebSocket, explored: ExplorerState) -> None:
                 session.close()
     except WebSocketDisconnect:
         return
-    except UserError as error:
-        await _close_with(websocket, str(error), 1013)
     except Exception as error:  # a user's environment may raise anything
-        reason = " ".join(str(error).split()) or type(error).__name__
-        await _close_with(websocket, f"The environment failed: {reason}", 1011)
-
-
-async def _close_with(websocket: WebSocket, sentence: str, code: int) -> None:
-    """Send the reason and close; ignore a client that is gone."""
-    with contextlib.suppress(Exception):
-        await websocket.send_text(json.dumps({"error": sentence}))
-        await websocket.close(code)
+        sentence, code = str(error), 1013
+        if not isinstance(error, UserError):
+            reason = " ".join(sentence.split()) or type(error).__name__
+            sentence, code = f"The environment failed: {reason}", 1011
+        with contextlib.suppress(Exception):  # the client may be gone
+            await websocket.send_text(json.dumps({"error": sentence}))
+            await websocket.close(code)
 
 
 async def _play(websocket: WebSocket, explored: ExplorerState, session: LiveSession) -> None:
-    commands: asyncio.Queue[RequestFields | None] = asyncio.Queue(_MAX_COMMANDS)
-    reader = asyncio.create_task(_read(websocket, commands))
+    """Execute commands as they come; while playing, step at the session's speed."""
+    received: asyncio.Queue[str | bytes | None] = asyncio.Queue(_MAX_COMMANDS)
+    reader = asyncio.create_task(_read(websocket, received))
     due = time.monotonic()
     try:
-        await websocket.send_bytes(await asyncio.to_thread(session.frame))
+        await _send_frame(websocket, session)
         while True:
             is_running = session.is_playing and session.num_unseen < _MAX_UNSEEN
-            command = await _next(commands, due - time.monotonic() if is_running else None)
-            if command is _STEP_IS_DUE:
+            seconds = max(due - time.monotonic(), 0) if is_running and received.empty() else None
+            try:
+                message = await asyncio.wait_for(received.get(), seconds)
+            except TimeoutError:
                 due = max(due + 1 / session.speed, time.monotonic())
                 await asyncio.to_thread(session.step, explored.run)
-                await websocket.send_bytes(await asyncio.to_thread(session.frame))
+                await _send_frame(websocket, session)
                 continue
-            if command is None:
+            if message is None:
                 return
-            await _execute(websocket, explored, session, command)
+            try:
+                command = RequestFields.parse(message)
+                if await asyncio.to_thread(session.execute, command, explored.run):
+                    await _send_frame(websocket, session)
+            except UserError as error:
+                await websocket.send_text(json.dumps({"error": str(error)}))
             due = max(due, time.monotonic())
-    except WebSocketDisconnect:
-        return
     finally:
         reader.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await reader
 
 
-async def _execute(
-    websocket: WebSocket, explored: ExplorerState, session: LiveSession, command: RequestFields
-) -> None:
-    try:
-        what = command.text("do", 20)
-        if what == "seen":  # frequent and cheap: needs no thread
-            session.num_unseen = max(session.num_unseen - 1, 0)
-            return
-        shows = await asyncio.to_thread(session.execute, command)
-        if what == "step":
-            await asyncio.to_thread(session.step, explored.run)
-    except UserError as error:
-        await websocket.send_text(json.dumps({"error": str(error)}))
-        return
-    if shows:
-        await websocket.send_bytes(await asyncio.to_thread(session.frame))
+async def _send_frame(websocket: WebSocket, session: LiveSession) -> None:
+    await websocket.send_bytes(await asyncio.to_thread(session.frame))
 
 
-_STEP_IS_DUE = RequestFields({})
-
-
-async def _next(
-    commands: asyncio.Queue[RequestFields | None], seconds: float | None
-) -> RequestFields | None:
-    """The next command, or `_STEP_IS_DUE` when the next step is due first."""
-    if seconds is None:
-        return await commands.get()
-    with contextlib.suppress(asyncio.QueueEmpty):
-        return commands.get_nowait()
-    if seconds <= 0:
-        return _STEP_IS_DUE
-    try:
-        return await asyncio.wait_for(commands.get(), seconds)
-    except TimeoutError:
-        return _STEP_IS_DUE
-
-
-async def _read(websocket: WebSocket, commands: asyncio.Queue[RequestFields | None]) -> None:
-    """Parse messages into commands; answer invalid ones with an error."""
-    while True:
-        message = await websocket.receive()
-        if message["type"] == "websocket.disconnect":
-            await commands.put(None)
-            return
-        try:
-            body = message.get("text")
-            await commands.put(
-                RequestFields.parse(body if body is not None else message.get("bytes") or b"")
-            )
-        except UserError as error:
-            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-                await websocket.send_text(json.dumps({"error": str(error)}))
+async def _read(websocket: WebSocket, received: asyncio.Queue[str | bytes | None]) -> None:
+    """Queue the client's messages, and None when it disconnects."""
+    while (message := await websocket.receive())["type"] != "websocket.disconnect":
+        await received.put(message.get("text") or message.get("bytes") or b"")
+    await received.put(None)

@@ -7,7 +7,6 @@ import time
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from visr.api import Run
@@ -15,7 +14,7 @@ from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
 from visr.evaluation import grid_benchmark
-from visr.inference import expression, rewards
+from visr.inference import rewards
 from visr.storage.records.task import Task
 
 MAX_CELLS = 4_096
@@ -32,10 +31,11 @@ def infer(run: Run, reward: Floats, name: str = "painted") -> Task:
 
 
 def evaluate(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
-    """The policy, its exact value and visits, and the agent's own value estimates."""
+    """The policy, its exact value and visits, and the agent's own estimates max_a psi(s, a, w) . w."""
     start = time.perf_counter()
     grid = world(run)
     evaluation = run.evaluate_exactly(task, gpi=gpi)
+    psi = run.successor_features(np.arange(grid.num_states), task.w)  # [S, actions, d]
     visits = dynamic_programming.visits(grid.transitions, evaluation.policy, grid.start, NUM_MOVES)
     return {
         "fraction_of_optimal": evaluation.fraction_of_optimal,
@@ -45,19 +45,11 @@ def evaluate(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
         "gamma": evaluation.gamma,
         "policy": evaluation.policy.tolist(),
         "values": rounded(evaluation.values),
-        "believed": rounded(_estimated_values(run, task)),
+        "believed": rounded((psi @ task.w.astype(np.float32)).max(axis=-1)),
         "represented": rounded(evaluation.represented_reward),
         "visits": rounded(visits),
         "milliseconds": 1000 * (time.perf_counter() - start),
     }
-
-
-@torch.inference_mode()
-def _estimated_values(run: Run, task: Task) -> Floats:
-    """max_a psi(s, a, w) . w for every state, [S]."""
-    states = np.arange(world(run).num_states)
-    psi = run.successor_features(states, task.w)
-    return (psi @ task.w.astype(np.float32)).max(axis=-1).astype(np.float64)
 
 
 def features(run: Run) -> list[list[float]]:
@@ -68,8 +60,6 @@ def features(run: Run) -> list[list[float]]:
 def preset(run: Run, text: str) -> Floats:
     """boxes:SEED, goal:ROW,COL or an expression of row and col; never a file."""
     grid = world(run)
-    if len(text) > expression.MAX_LENGTH:
-        raise UserError(f"A reward is at most {expression.MAX_LENGTH} characters long.")
     if text.strip().partition(":")[0] in ("boxes", "goal"):
         return rewards.parse(text, grid).values
     return rewards.from_expression(text, grid).values

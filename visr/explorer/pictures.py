@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import io
 from collections.abc import Sequence
 
@@ -57,17 +56,12 @@ def _thumbnail(picture: Picture) -> Picture:
 
 def heat(values: NDArray[np.float64], free: NDArray[np.bool_]) -> bytes:
     """A map in viridis, walls grey: values and free [height, width]; one pixel a cell."""
-    low, high = values[free].min(), values[free].max()
-    place = (values - low) / max(high - low, 1e-12)
-    colours = _viridis()[(place * 255).clip(0, 255).astype(np.intp)]
-    return png(np.where(free[..., None], colours, 128).astype(np.uint8), 9)
-
-
-@functools.cache
-def _viridis() -> NDArray[np.uint8]:
     import matplotlib
 
-    return (matplotlib.colormaps["viridis"](np.arange(256))[:, :3] * 255).astype(np.uint8)
+    low, high = values[free].min(), values[free].max()
+    place = (values - low) / max(high - low, 1e-12)
+    colours = matplotlib.colormaps["viridis"]((place * 255).astype(np.intp), bytes=True)
+    return png(np.where(free[..., None], colours[..., :3], 128).astype(np.uint8), 9)
 
 
 def data_uri(content: bytes) -> str:

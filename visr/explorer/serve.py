@@ -16,8 +16,8 @@ import uvicorn
 from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import app, painting
+from visr.explorer.messages import MAX_BYTES
 from visr.explorer.state import ExplorerState
-from visr.explorer.validation import MAX_BYTES
 
 TOKEN_VARIABLE = "VISR_EXPLORER_TOKEN"
 """A fixed token lets pages survive a restart; not an option, because other users can read command lines."""

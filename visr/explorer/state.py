@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
 from visr.explorer.task_requests import TaskRequests
 from visr.storage.records import finetuning
+from visr.storage.tables import read_rows
 
 _MAX_SESSIONS = 8
+_MAX_POINTS = 600
 
 
 class ExplorerState:
@@ -26,38 +29,22 @@ class ExplorerState:
         self._path, self._device = path, device
         self.run = api.load(path, device=device)
         self.requests = TaskRequests(self.run)
-        self.computing = threading.Lock()
-        """Held during long computations; further ones are refused, not queued."""
-        self._num_sessions, self._lock = 0, threading.Lock()
+        self._lock, self._computing = threading.Lock(), threading.Lock()
+        self._sessions = threading.Semaphore(_MAX_SESSIONS)
         self._atlas: Atlas | None = None
         self._wanted, self._error = 0, None
         self._drawing: threading.Thread | None = None
         self._facts = _facts(self.run)
 
-    @contextlib.contextmanager
-    def session_slot(self) -> Iterator[None]:
+    def session_slot(self) -> AbstractContextManager[None]:
         """One of a limited number of live sessions."""
-        with self._lock:
-            if self._num_sessions >= _MAX_SESSIONS:
-                raise UserError(
-                    f"{_MAX_SESSIONS} pages are watching already; close one of them first."
-                )
-            self._num_sessions += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._num_sessions -= 1
+        refusal = f"{_MAX_SESSIONS} pages are watching already; close one of them first."
+        return _held(self._sessions, refusal)
 
-    @contextlib.contextmanager
-    def exclusive(self) -> Iterator[None]:
+    def exclusive(self) -> AbstractContextManager[None]:
         """Run a long computation; refuse a second one at the same time."""
-        if not self.computing.acquire(blocking=False):
-            raise UserError("Something else is being computed; try again when it is done.")
-        try:
-            yield
-        finally:
-            self.computing.release()
+        refusal = "Something else is being computed; try again when it is done."
+        return _held(self._computing, refusal)
 
     def reload(self) -> None:
         """Load newer weights, if there are any, and discard the tasks and the atlas of the old ones."""
@@ -68,10 +55,14 @@ class ExplorerState:
                 self.run, self.requests, self._facts = newest, TaskRequests(newest), facts
                 self._atlas, self._wanted = None, 0
 
+    @property
+    def _is_drawing(self) -> bool:
+        return self._drawing is not None and self._drawing.is_alive()
+
     def start_atlas(self, num_skills: int, seed: int) -> None:
         """Start to make the atlas in a thread; only one at a time."""
         with self._lock:
-            if self._drawing is not None and self._drawing.is_alive():
+            if self._is_drawing:
                 raise UserError("An atlas is being made already; wait until it is done.")
             self._atlas, self._wanted, self._error = Atlas(), num_skills, None
             work = (self.run, num_skills, seed)
@@ -91,7 +82,7 @@ class ExplorerState:
 
     def atlas_so_far(self, first: int) -> dict[str, Any]:
         """The finished skills from `first` on, and the total number."""
-        drawn, is_drawing = self._atlas, self._drawing is not None and self._drawing.is_alive()
+        drawn, is_drawing = self._atlas, self._is_drawing
         content = {"wanted": self._wanted, "is_drawing": is_drawing, "error": self._error}
         if drawn is None:
             return {**content, "skills": []}
@@ -100,8 +91,7 @@ class ExplorerState:
 
     def finished_atlas(self) -> tuple[Atlas, Run]:
         """The atlas, if it is complete."""
-        is_drawing = self._drawing is not None and self._drawing.is_alive()
-        if self._atlas is None or is_drawing or not self._atlas.skills:
+        if self._atlas is None or self._is_drawing or not self._atlas.skills:
             raise UserError("There is no atlas yet; make one first.")
         return self._atlas, self.run
 
@@ -112,12 +102,10 @@ class ExplorerState:
     def progress(self) -> dict[str, Any]:
         """Progress of training, and a version that changes with the files."""
         directory = self.run.directory
-        files = (directory.metrics, directory.evaluation, directory.online, directory.timing)
-        stamps = [file.stat().st_mtime_ns for file in files if file.exists()]
+        stamps = [file.stat().st_mtime_ns for file in self._tables().values() if file.exists()]
         checkpoints = directory.checkpoints()
         newest = int(checkpoints[-1].stem) if checkpoints else self.run.num_steps
-        tuning = finetuning.settings(directory)
-        total = (tuning or self.run.config.training).num_steps
+        total = (finetuning.settings(directory) or self.run.config.training).num_steps
         return {
             "num_steps": self.run.num_steps,
             "newest_steps": newest,
@@ -127,26 +115,48 @@ class ExplorerState:
             "version": str(max(stamps, default=0)),
         }
 
+    def curves(self) -> dict[str, dict[str, list[float]]]:
+        """The columns of every CSV file, with about 600 points each."""
+        found = {}
+        for name, file in self._tables().items():
+            try:
+                rows = read_rows(file)
+            except UserError:  # being written or damaged: show the others
+                rows = []
+            stride = -(-len(rows) // _MAX_POINTS) or 1
+            kept = [*rows[:-1:stride], *rows[-1:]]
+            found[name] = {k: [row[k] for row in kept] for k in (rows[0] if rows else ())}
+        return found
+
+    def _tables(self) -> dict[str, Path]:
+        names = ("metrics", "evaluation", "online", "timing")
+        return {name: getattr(self.run.directory, name) for name in names}
+
+
+@contextlib.contextmanager
+def _held(lock: threading.Lock | threading.Semaphore, refusal: str) -> Iterator[None]:
+    """Hold a lock; where it is taken, refuse instead of waiting."""
+    if not lock.acquire(blocking=False):
+        raise UserError(refusal)
+    try:
+        yield
+    finally:
+        lock.release()
+
 
 def _facts(run: Run) -> dict[str, Any]:
-    config, world, codec = run.config, run.world, envs.space_codec(run.config)
-    content: dict[str, Any] = {
+    config, codec, grid = run.config, envs.space_codec(run.config), None
+    if (world := run.world) is not None and painting.is_paintable(run):
+        size = {"height": world.height, "width": world.width}
+        grid = {**size, "free": world.free.tolist(), "phi": painting.features(run)}
+    return {
         "env": config.env,
         "path": str(run.path),
         "name": run.path.resolve().name,
         "num_features": config.agent.num_features,
         "actions": codec.action_names,
-        "fields": codec.field_names,
+        "fields": ["row", "col", "height", "width"] if grid else codec.field_names,
         "gpi": config.agent.gpi,
         "epsilon": config.agent.epsilon,
-        "grid": None,
+        "grid": grid,
     }
-    if world is not None and painting.is_paintable(run):
-        content["fields"] = ["row", "col", "height", "width"]
-        content["grid"] = {
-            "height": world.height,
-            "width": world.width,
-            "free": world.free.tolist(),
-            "phi": painting.features(run),
-        }
-    return content

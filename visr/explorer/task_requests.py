@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import collections
 import itertools
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visr.api import Run
 from visr.config import InferenceConfig
 from visr.errors import UserError
-from visr.explorer import painting, python_snippets
-from visr.explorer.validation import RequestFields
+from visr.explorer import painting
+from visr.explorer.messages import RequestFields
 from visr.inference import expression
 from visr.inference.prompts import Reward
 from visr.inference.steps import RewardedSteps
@@ -26,8 +27,6 @@ MAX_EPISODES, MAX_STEPS = 50, 100_000
 """Limits for the environment's own reward: the paper's numbers."""
 MAX_MARKS = 400
 _MAX_KEPT = 200
-Inferred = tuple[Task, python_snippets.Lines, tuple[str, ...]]
-"""A task, the code that makes it, and remarks."""
 _FROM_MARKS = InferenceConfig(centred=True, ridge=0.1)
 
 
@@ -35,29 +34,23 @@ _FROM_MARKS = InferenceConfig(centred=True, ridge=0.1)
 class RequestedTask:
     """A task, the Python that makes it again, and remarks."""
 
-    id: str
     task: Task
-    lines: python_snippets.Lines
+    lines: list[str]
+    """Lines of code that define `task`."""
     words: tuple[str, ...] = ()
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
 
     def to_dict(self, run: Run) -> dict[str, Any]:
         """The JSON that the page shows."""
-        content = self.task.to_dict()
-        return {
-            "id": self.id,
-            **{key: content[key] for key in _SHOWN},
-            "words": list(self.words),
-            "python": {
-                str(gpi).lower(): python_snippets.script(run.path, self.lines, gpi=gpi)
-                for gpi in (False, True)
-            },
-        }
+        scripts = {str(gpi).lower(): self._script(run.path, gpi) for gpi in (False, True)}
+        return {**self.task.to_dict(), "id": self.id, "words": self.words, "python": scripts}
 
-
-_SHOWN = (
-    *("name", "w", "method", "r_squared", "condition_number", "standard_error"),
-    *("num_steps", "num_rewarded", "reward"),
-)
+    def _script(self, run: Path, gpi: bool) -> str:
+        """A complete program: load the run, infer the task, make its policy."""
+        numpy = ["import numpy as np"] if any("np." in line for line in self.lines) else []
+        load = f"run = visr.load({str(run.resolve())!r})"
+        policy = f"policy = run.policy(task, gpi={gpi}, epsilon=0)"
+        return "\n".join([*numpy, "import visr", "", load, *self.lines, policy, ""])
 
 
 class TaskRequests:
@@ -65,12 +58,12 @@ class TaskRequests:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._requested: collections.OrderedDict[str, RequestedTask] = collections.OrderedDict()
+        self._requested: dict[str, RequestedTask] = {}
 
     def infer(self, request: RequestFields, kind: str | None = None) -> RequestedTask:
         """The task that a request describes."""
         kind = request.text("kind", 20) if kind is None else kind
-        grants: dict[str, Callable[[RequestFields], Inferred]] = {
+        kinds: dict[str, Callable[[RequestFields], RequestedTask]] = {
             "paint": self._painted,
             "random": self._random,
             "saved": self._saved,
@@ -80,12 +73,12 @@ class TaskRequests:
             "direction": self._direction,
             "mix": self._mixture,
         }
-        if kind not in grants:
-            raise UserError(f"There is no kind of task {kind!r}; there are {', '.join(grants)}.")
-        requested = RequestedTask(secrets.token_hex(8), *grants[kind](request))
+        if kind not in kinds:
+            raise UserError(f"There is no kind of task {kind!r}; there are {', '.join(kinds)}.")
+        requested = kinds[kind](request)
         self._requested[requested.id] = requested
         while len(self._requested) > _MAX_KEPT:
-            self._requested.popitem(last=False)
+            self._requested.pop(next(iter(self._requested)))
         return requested
 
     def get(self, id: str) -> RequestedTask:
@@ -96,8 +89,7 @@ class TaskRequests:
 
     def save(self, id: str, name: str) -> str:
         """Save a task in the run and return its name there; never overwrite another task."""
-        task = self.get(id).task
-        run = self.run.directory
+        task, run = self.get(id).task, self.run.directory
         path = run.task(slug(name)) if name else new_path(run, task)
         if name and path.exists():
             raise UserError(f"There is a task `{path.stem}` already; give this one another name.")
@@ -108,26 +100,28 @@ class TaskRequests:
         """Names of the tasks saved in the run."""
         return [path.stem for path in self.run.directory.task_files()]
 
-    def _painted(self, request: RequestFields) -> Inferred:
+    def _painted(self, request: RequestFields) -> RequestedTask:
         world = painting.world(self.run)
         reward = request.numbers("reward", world.num_states)
-        task = painting.infer(self.run, reward)
-        return task, python_snippets.painted(reward, world.height, world.width), ()
+        lines = _painted_lines(reward.reshape(world.height, world.width))
+        return RequestedTask(painting.infer(self.run, reward), lines)
 
-    def _random(self, request: RequestFields) -> Inferred:
+    def _random(self, request: RequestFields) -> RequestedTask:
         seed = request.integer("seed", 0, 2**31 - 1)
-        return self.run.skill(seed), python_snippets.skill(seed), ()
+        return RequestedTask(self.run.skill(seed), [f"task = run.skill({seed})"])
 
-    def _saved(self, request: RequestFields) -> Inferred:
+    def _saved(self, request: RequestFields) -> RequestedTask:
         wanted = request.text("name", 200)
         files = {path.stem: path for path in self.run.directory.task_files()}
         if wanted not in files:  # looked up in a list, so no path is built from it
-            raise UserError(f"The run keeps no task {wanted!r}; it keeps {_listed(files)}.")
-        task = Task.load(files[wanted])
+            listed = ", ".join(itertools.islice(files, 8)) or "none yet"
+            raise UserError(f"The run keeps no task {wanted!r}; it keeps {listed}.")
+        path = files[wanted]
+        task = Task.load(path)
         self.run.policy(task)  # raises for a task of another run
-        return task, python_snippets.saved(files[wanted]), ()
+        return RequestedTask(task, [f"task = visr.Task.load({str(path.resolve())!r})"])
 
-    def _environment(self, request: RequestFields) -> Inferred:
+    def _environment(self, request: RequestFields) -> RequestedTask:
         episodes = request.integer("episodes", 1, MAX_EPISODES, 10)
         steps = request.integer("steps", 100, MAX_STEPS, 10_000)
         seed = request.integer("seed", 0, 2**31 - 1, 0)
@@ -136,26 +130,28 @@ class TaskRequests:
         prompt = inference.prompt(reward="env")
         compared = inference.compare(prompt, num_episodes=episodes, num_steps=steps, seed=seed)
         task = inference.to_task(prompt, compared, method)
-        return (
-            task,
-            python_snippets.environment(episodes, steps, seed, method),
-            tuple(compared.words),
-        )
+        counts = f"num_episodes={episodes}, num_steps={steps}, seed={seed}"
+        lines = [
+            f'compared = run.compare("env", {counts})',
+            f'task = run.task_of(compared, {method!r}, "env")',
+        ]
+        return RequestedTask(task, lines, tuple(compared.words))
 
-    def _expression(self, request: RequestFields) -> Inferred:
+    def _expression(self, request: RequestFields) -> RequestedTask:
         text = request.text("text", expression.MAX_LENGTH).strip()
         if "#" in text:  # a comment could hide a file name
             raise UserError("An expression has no comments; leave out what begins with #.")
+        lines = [f"task = run.infer({text!r})"]
         if self.run.world is not None:
             values = painting.preset(self.run, text)
-            return painting.infer(self.run, values, text), python_snippets.expression(text), ()
+            return RequestedTask(painting.infer(self.run, values, text), lines)
         inference = self.run.inference
         prompt = inference.prompt(reward=text)
         compared = inference.compare(prompt)
         task = inference.to_task(prompt, compared)
-        return task, python_snippets.expression(text), tuple(compared.words)
+        return RequestedTask(task, lines, tuple(compared.words))
 
-    def _marks(self, request: RequestFields) -> Inferred:
+    def _marks(self, request: RequestFields) -> RequestedTask:
         d = self.run.config.agent.num_features
         phi = request.rows("phi", d, MAX_MARKS)
         liked = request.numbers("liked", len(phi))
@@ -168,27 +164,40 @@ class TaskRequests:
         steps = RewardedSteps(phi, liked, np.arange(len(phi)))
         compared = Reward(name, _FROM_MARKS).infer(self.run.visr, lambda: steps)
         task = self.run.task_of(compared, "best", name)
-        return task, python_snippets.direction(task.w, name, "inferred from marked frames"), ()
+        return RequestedTask(task, [f"{_direction_line(task)}  # inferred from marked frames"])
 
-    def _direction(self, request: RequestFields) -> Inferred:
+    def _direction(self, request: RequestFields) -> RequestedTask:
         w = request.numbers("w", self.run.config.agent.num_features)
         task = self.run.skill(w, name="by hand")
-        return task, python_snippets.direction(task.w, task.name), ()
+        return RequestedTask(task, [_direction_line(task)])
 
-    def _mixture(self, request: RequestFields) -> Inferred:
+    def _mixture(self, request: RequestFields) -> RequestedTask:
         parts = [
             (self.get(part.text("id", 40)), part.number("weight", -100, 100))
             for part in request.objects("parts", 4)
         ]
-        task = mix([(requested.task, weight) for requested, weight in parts])
-        lines = python_snippets.mixture([(requested.lines, weight) for requested, weight in parts])
-        cosines = [
-            f"cosine {cosine(task, requested.task):+.2f} with {requested.task.name}"
-            for requested, _ in parts
-        ]
-        return task, lines, tuple(cosines)
+        task = mix([(part.task, weight) for part, weight in parts])
+        lines, cosines, weighted = [], [], []
+        for index, (part, weight) in enumerate(parts):
+            lines += [line.replace("task = ", f"part_{index} = ", 1) for line in part.lines]
+            weighted.append(f"(part_{index}, {weight!r})")
+            cosines.append(f"cosine {cosine(task, part.task):+.2f} with {part.task.name}")
+        lines.append(f"task = visr.mix([{', '.join(weighted)}])")
+        return RequestedTask(task, lines, tuple(cosines))
 
 
-def _listed(names: Any) -> str:
-    shown = list(itertools.islice(names, 8))
-    return ", ".join(shown) if shown else "none yet"
+def _painted_lines(reward: NDArray[np.float64]) -> list[str]:
+    """Code that makes zeros, and then the painted cells row by row."""
+    lines = [f"reward = np.zeros({reward.shape})"]
+    for row, cells in enumerate(reward.tolist()):
+        start = 0
+        for value, group in itertools.groupby(cells):
+            stop = start + len(list(group))
+            if value:
+                lines.append(f"reward[{row}, {start}:{stop}] = {value!r}")
+            start = stop
+    return [*lines, "task = run.infer(reward)"]
+
+
+def _direction_line(task: Task) -> str:
+    return f"task = run.skill({task.w.tolist()!r}, name={task.name!r})"

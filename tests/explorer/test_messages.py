@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from visr.errors import UserError
-from visr.explorer.validation import MAX_BYTES, RequestFields
+from visr.explorer.messages import MAX_BYTES, RequestFields
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
-"""Read a client's JSON field by field, with bounds on every size and range."""
+"""JSON messages: a client's are read field by field, with bounds on every size and range."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -14,8 +15,22 @@ from visr.storage import schema
 
 MAX_BYTES = 512 * 1024
 """Largest message or request body."""
+TOO_LARGE = f"The request is larger than {MAX_BYTES:,} bytes."
 _MAX_DEPTH = 8
 _VECTOR = Annotated[NDArray[np.float64], Bound(-1e12, 1e12)]
+
+
+def encoded(content: Any) -> bytes:
+    """JSON bytes; NaN and infinity become null."""
+    return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 class RequestFields:
@@ -30,12 +45,12 @@ class RequestFields:
     def parse(cls, body: bytes | str) -> RequestFields:
         """Parse JSON text; refuse NaN, infinity and deep nesting."""
         if len(body) > MAX_BYTES:
-            raise UserError(f"The request is larger than {MAX_BYTES:,} bytes.")
+            raise UserError(TOO_LARGE)
         try:
             content = json.loads(body, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             raise UserError("The request is not JSON.") from None
-        if _depth(content, _MAX_DEPTH) < 0:
+        if _is_deeper(content, _MAX_DEPTH):
             raise UserError(f"The request is nested more than {_MAX_DEPTH} deep.")
         return cls(content)
 
@@ -60,12 +75,12 @@ class RequestFields:
 
     def numbers(self, name: str, count: int) -> NDArray[np.float64]:
         """Exactly `count` real numbers, [count]."""
-        return self._vector(self._read(name, _VECTOR), name, count)
+        return self._of_length(self._read(name, _VECTOR), name, count)
 
     def rows(self, name: str, count: int, most: int) -> NDArray[np.float64]:
         """At least one and at most `most` lists of numbers, [N, count]."""
         rows = self._read(name, Annotated[tuple[_VECTOR, ...], Bound(1, most)])
-        return np.stack([self._vector(row, name, count) for row in rows])
+        return np.stack([self._of_length(row, name, count) for row in rows])
 
     def objects(self, name: str, most: int) -> list[RequestFields]:
         """At least one and at most `most` JSON objects."""
@@ -79,7 +94,7 @@ class RequestFields:
             raise UserError(f"The request does not fit: {error}.") from None
 
     @staticmethod
-    def _vector(value: NDArray[np.float64], name: str, count: int) -> NDArray[np.float64]:
+    def _of_length(value: NDArray[np.float64], name: str, count: int) -> NDArray[np.float64]:
         if len(value) != count:
             raise UserError(f"The request does not fit: {name} does not have {count} numbers.")
         return value
@@ -89,11 +104,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-def _depth(value: Any, left: int) -> int:
-    """Levels of nesting left; negative if there are too many."""
-    if left < 0 or not isinstance(value, dict | list):
-        return left
-    parts = value.values() if isinstance(value, dict) else value
-    return min(
-        (_depth(part, left - 1) for part in parts if isinstance(part, dict | list)), default=left
-    )
+def _is_deeper(value: Any, most: int) -> bool:
+    """Whether lists and objects are nested more than `most` levels inside this one."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return most < 0 or any(_is_deeper(p, most - 1) for p in parts if isinstance(p, dict | list))
