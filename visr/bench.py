@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import median
 from typing import Any
 
@@ -45,16 +45,12 @@ _PLAIN = {"precision": "float32", "channels_last": False, "micro_batch": 0}
 _BATCH_SIZES = (16, 32, 41, 64, 82, 128, 164)
 
 
-# ------------------------------------------------------------------------------- the meter
-
-
 def take_turns(
     jobs: Mapping[str, Job], seconds: float, say: Say | None = None
 ) -> dict[str, NDArray]:
     """Steps per second of each job in each turn: arrays [turns].
 
-    The jobs alternate, so that noise on the machine slows all of them alike. Each gets an equal share of the
-    time, and runs at least once a turn.
+    The jobs alternate, so that noise on the machine slows all of them alike; each runs at least once a turn.
     """
     start, share = time.perf_counter(), seconds / _NUM_TURNS / len(jobs)
     rates: dict[str, list[float]] = {name: [] for name in jobs}
@@ -111,14 +107,11 @@ def training_loop(loop: Trainer) -> Iterator[Job]:
                 recorder.write(now, latest.num_updates, loop.extra_rows())
         return now - before
 
-    with (
-        tempfile.TemporaryDirectory() as directory,
-        contextlib.closing(
-            MetricsWriter(RunDir.create(f"{directory}/run", loop.config))
-        ) as recorder,
-        contextlib.closing(loop),
-        contextlib.closing(rounds),
-    ):
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        recorder = MetricsWriter(RunDir.create(f"{directory}/run", loop.config))
+        for each in (recorder, loop, rounds):
+            stack.enter_context(contextlib.closing(each))
         yield train
 
 
@@ -132,9 +125,6 @@ def random_play(env: VectorEnv, num_steps: int) -> Job:
         return num_steps * env.num_envs
 
     return play
-
-
-# ------------------------------------------------------------------------------------ grid
 
 
 def grid(preset: str, seconds: float) -> dict[str, Any]:
@@ -206,21 +196,16 @@ def _layers(times: int, rows: int, sizes: tuple[int, ...]) -> list[Product]:
     return [(times, (rows, a), (a, b)) for a, b in pairwise(sizes)]
 
 
-# --------------------------------------------------------------------------------- minatar
-
-
 def minatar(preset: str, env: str, seconds: float) -> dict[str, Any]:
     """The loop on a MinAtar game against its networks alone, and the games alone."""
-    config = configuration.replace(presets.get(preset), env=env, **_ALONE)
+    training = presets.get(preset).training
     # A round is a whole number of updates.
-    batch_size = config.training.batch_size
-    num_envs = max(config.training.num_envs // batch_size, 1) * batch_size
-    config = configuration.replace(config, num_envs=num_envs)
+    num_envs = max(training.num_envs // training.batch_size, 1) * training.batch_size
+    config = configuration.replace(presets.get(preset), env=env, num_envs=num_envs, **_ALONE)
     games = envs.make_vec(config, num_envs, seed=0)
     loop = Loop(config)
     with training_loop(loop) as train:
         unroll = concatenate(loop.actor_pools[0].collect())  # a copy, so that gradients can pass
-        assert unroll is not None
         jobs = {
             "loop": train,
             "networks": network_passes(loop.agent, config, unroll),
@@ -259,9 +244,6 @@ def network_passes(agent: Agent, config: RunConfig, unroll: Unroll) -> Job:
         return length * num_envs
 
     return job
-
-
-# ----------------------------------------------------------------------------------- atari
 
 
 def atari(preset: str, env: str, num_envs: int, seconds: float, say: Say) -> dict[str, Any]:
@@ -316,18 +298,17 @@ def fastest_pass(config: RunConfig, games: VectorEnv, backward: bool) -> tuple[J
     """The quickest number format, layout and batch size for one pass of images through psi's torso."""
     where, spec = devices.device(config.training.device), envs.spec(config)
     has_bfloat16 = devices.precision("auto", where) == torch.bfloat16
-    found = []
-    for precision in ("bfloat16", "float32") if has_bfloat16 else ("float32",):
-        for channels_last in (True, False):
-            how: dict[str, Any] = {"precision": precision, "channels_last": channels_last}
-            training = configuration.replace(config, **how).training
-            torso: Any = devices.prepared(new_agent(config), training).psi.torso
-            for size in _BATCH_SIZES:
-                shape = (size, *(spec.observation_space.shape or ()))
-                image = torch.randint(256, shape, dtype=torch.uint8, device=where)
-                job = partial(_pass, torso, image, backward)
-                rate = max(_rate(job, 0) for _ in range(3))
-                found.append((rate, job, {**how, "batch_size": size}))
+    found, formats = [], ("bfloat16", "float32") if has_bfloat16 else ("float32",)
+    for precision, channels_last in product(formats, (True, False)):
+        how: dict[str, Any] = {"precision": precision, "channels_last": channels_last}
+        training = configuration.replace(config, **how).training
+        torso: Any = devices.prepared(new_agent(config), training).psi.torso
+        for size in _BATCH_SIZES:
+            shape = (size, *(spec.observation_space.shape or ()))
+            image = torch.randint(256, shape, dtype=torch.uint8, device=where)
+            job = partial(_pass, torso, image, backward)
+            rate = max(_rate(job, 0) for _ in range(3))
+            found.append((rate, job, {**how, "batch_size": size}))
     _, job, how = max(found, key=lambda one: one[0])
     return job, how
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
+
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ def test_batches_give_the_same_r_squared_as_all_data_at_once():
         fit.add(some, predicted)
     exact = 1 - float((r - prediction).square().sum() / (r - r.mean()).square().sum())
     assert fit.r_squared == pytest.approx(exact, rel=1e-6)
-    assert RunningRSquared(*fit.sums()) == fit
+    assert RunningRSquared(*astuple(fit)) == fit
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1 / 3, 1.0])

@@ -139,7 +139,7 @@ class ClusterLoop:
         self._weights = None
         self.actors.reset(self.num_collected_steps)
         while self.actors.are_acting:
-            self._wait_and_queue(_TICK)
+            self._wait_and_queue()
         self.actors.load_state(state, self.num_collected_steps)
 
     def reset_unsaveable_envs(self) -> None:
@@ -156,7 +156,7 @@ class ClusterLoop:
     def _synchronous_round(self) -> Iterator[Round]:
         """All actors use the same weights while the learner uses the queued unrolls."""
         while not self.actors.num_ready:
-            self._wait_and_queue(_TICK)
+            self._wait_and_queue()
             yield Round(self.num_updates, [])
         if len(self._queue) < self._num_unrolls_left():
             self.actors.begin(self._newest_weights())
@@ -165,7 +165,7 @@ class ClusterLoop:
         arrived: dict[int, QueuedUnrolls] = {}
         metrics: list[dict[str, float]] = []
         while self.learners.pending or self.actors.are_acting:
-            ready = self._wait(_TICK)
+            ready = self._wait()
             arrived |= dict(self.actors.receive(ready))
             if self.learners.is_finished(ready):
                 metrics = self._finish_learning()
@@ -183,7 +183,7 @@ class ClusterLoop:
         until = time.monotonic() + _TICK
         while self.learners.pending or time.monotonic() < until:
             self._start_free_actors()
-            ready = self._wait_and_queue(_TICK)
+            ready = self._wait_and_queue()
             if self.learners.is_finished(ready):
                 metrics = self._finish_learning()
                 yield Round(self.num_updates, metrics)
@@ -223,8 +223,8 @@ class ClusterLoop:
         self._weights = Weights(*published, self.num_updates)
         return report["metrics"]
 
-    def _wait_and_queue(self, seconds: float) -> set[Any]:
-        ready = self._wait(seconds)
+    def _wait_and_queue(self) -> set[Any]:
+        ready = self._wait()
         self._enqueue([waiting for _, waiting in self.actors.receive(ready)])
         return ready
 
@@ -233,9 +233,9 @@ class ClusterLoop:
             self._queue.add(waiting)
             self.num_collected_steps += waiting.size * self.config.training.unroll_length
 
-    def _wait(self, seconds: float) -> set[Any]:
-        """References that are ready, as soon as one is."""
-        return wait_for_any([*self.learners.pending, *self.actors.pending], seconds)
+    def _wait(self) -> set[Any]:
+        """References that are ready, as soon as one is or a tick has passed."""
+        return wait_for_any([*self.learners.pending, *self.actors.pending], _TICK)
 
     def _start_learners(self, pids: list[Any]) -> None:
         def missing() -> str:
@@ -249,7 +249,7 @@ class ClusterLoop:
         """Synchronous rounds need all actors; otherwise each starts when it is ready."""
 
         def missing() -> str:
-            self._wait_and_queue(_TICK)
+            self._wait_and_queue()
             num_missing = self.actors.num_missing
             return f"{num_missing} of {self.actors.num_workers} actors" if num_missing else ""
 

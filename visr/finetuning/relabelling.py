@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
@@ -97,14 +97,10 @@ class RelabelledSteps:
         for field in (unroll.observation, unroll.action):
             self._digest.update(field.numpy().data)
         self._free.add(unroll._replace(reward=torch.full_like(unroll.reward, torch.nan)))
-        if self.is_collected:
-            self._actor.env.close()
-            self._refuse_other_steps()
-
-    def _refuse_other_steps(self) -> None:
-        """After a stop, the steps collected again must equal those that Q has learned from."""
-        expected = self._expected_digest
-        if expected is not None and expected != self._digest.digest():
+        if not self.is_collected:
+            return
+        self._actor.env.close()
+        if self._expected_digest not in (None, self._digest.digest()):
             raise UserError(
                 "The reward-free steps differ from those before the stop, as they may on another machine "
                 "or device; resume where the fine-tuning began, or fine-tune again."
@@ -167,7 +163,7 @@ class RelabelledSteps:
         tensors |= {f"model.{k}": v for k, v in self._model.state_dict().items()}
         tensors |= {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
         digest = self._digest.digest() if self.is_collected else self._expected_digest or b""
-        numbers = [self._smallest, self._largest, *self._fit.sums()]
+        numbers = [self._smallest, self._largest, *astuple(self._fit)]
         return tensors | {
             "lessons": torch.tensor(self._model_updates),
             "numbers": torch.tensor(numbers, dtype=torch.float64),
@@ -238,10 +234,6 @@ class RunningRSquared:
         if self.spread <= 1e-18 * self.count * self.mean**2:
             return None
         return 1 - self.errors / self.spread
-
-    def sums(self) -> list[float]:
-        """The constructor's arguments."""
-        return [self.count, self.mean, self.spread, self.errors]
 
 
 def check_free_steps(agent: Visr, settings: FinetuneConfig) -> None:

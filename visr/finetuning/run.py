@@ -12,7 +12,6 @@ from typing import SupportsFloat
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from visr import agents, envs
@@ -118,8 +117,7 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
         job, before = _Job.load(run), FinetuneResult.load(run).before
         config, settings = job.config, job.plan.settings
         _require_reward(config, job.task)
-        spec = envs.spec(config)
-        agent = agents.new_visr(config.agent, spec).requires_grad_(False)
+        agent = agents.new_visr(config.agent, envs.spec(config)).requires_grad_(False)
         agent = devices.prepared(agent, config.training)
         check_free_steps(agent, settings)
         tuner, rows = job.tuner(agent), FinetuneRows(run, settings)
@@ -149,13 +147,9 @@ def _resume_command(run: RunDir) -> str:
 def refuse_other(path: Path, task: Task, settings: FinetuneConfig) -> None:
     """Refuse a directory that was fine-tuned for another task or with other settings."""
     job = _Job.load(RunDir.open(path))
-    if job.plan.settings != settings or not _is_same(job.task.w, task.w):
+    is_same = job.task.w.shape == task.w.shape and np.allclose(job.task.w, task.w, atol=1e-6)
+    if job.plan.settings != settings or not is_same:
         raise UserError(f"{path} was fine-tuned for another task or with other settings.")
-
-
-def _is_same(a: NDArray[np.float64], b: NDArray[np.float64]) -> bool:
-    """Whether two w are equal but for rounding."""
-    return a.shape == b.shape and np.allclose(a, b, atol=1e-6)
 
 
 def for_reward(task: Task, reward: str, config: RunConfig) -> Task:

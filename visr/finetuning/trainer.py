@@ -169,31 +169,33 @@ class FineTuner:
         return has_model and self.num_updates < self.settings.free_updates
 
     def _act(self) -> Unroll:
-        """Act for random tasks, then by GPI over saved tasks with the pre-trained psi, then by Q.
+        """One unroll of every environment for w, with the asked reward.
 
-        From scratch, epsilon falls from 1. With free steps, Q acts right after the random tasks.
+        Random tasks come first: Q-learning is off-policy, so w learns from these steps, too.
         """
-        settings = self.settings
         if self._is_sweeping:
-            return self._sweep()
-        is_plain = self.relabelled is None
-        uses_gpi = is_plain and not settings.from_scratch
-        uses_gpi &= self.num_steps - settings.sweep_steps < settings.gpi_steps
-        if not uses_gpi:
-            self.actor.refresh(self.agent.psi)
-        epsilon = settings.epsilon
-        if is_plain and settings.from_scratch and settings.exploration_steps:
-            epsilon = max(epsilon, 1 - self.num_steps / settings.exploration_steps)
-        policies = self._policies if uses_gpi else self._w[None]
-        unroll = self.actor.collect(self._w, policies=policies, epsilon=epsilon)
+            relabelled = self.relabelled
+            epsilon = relabelled.epsilon(self._rng) if relabelled else self.settings.epsilon
+            unroll = self._with_task(self.actor.collect(epsilon=epsilon))
+        else:
+            unroll = self._pursue()
         return self._with_reward(unroll)
 
-    def _sweep(self) -> Unroll:
-        """A random task per environment; Q-learning is off-policy, so w learns from these steps, too."""
-        epsilon = self.settings.epsilon
-        if self.relabelled is not None:
-            epsilon = self.relabelled.epsilon(self._rng)
-        return self._with_reward(self._with_task(self.actor.collect(epsilon=epsilon)))
+    def _pursue(self) -> Unroll:
+        """Act by GPI over saved tasks with the pre-trained psi, then by Q.
+
+        From scratch, epsilon falls from 1. With free steps, Q acts from the start.
+        """
+        settings, epsilon = self.settings, self.settings.epsilon
+        uses_gpi = False
+        if self.relabelled is None and not settings.from_scratch:
+            uses_gpi = self.num_steps - settings.sweep_steps < settings.gpi_steps
+        elif self.relabelled is None and settings.exploration_steps:
+            epsilon = max(epsilon, 1 - self.num_steps / settings.exploration_steps)
+        if not uses_gpi:
+            self.actor.refresh(self.agent.psi)
+        policies = self._policies if uses_gpi else self._w[None]
+        return self.actor.collect(self._w, policies=policies, epsilon=epsilon)
 
     def _with_task(self, unroll: Unroll) -> Unroll:
         """The same steps, labelled with w."""
@@ -280,16 +282,12 @@ class FineTuner:
 def _refuse_impossible(unroll: Unroll, spec: EnvSpec) -> None:
     """Reject unrolls from disk with values that would fail, or mislead, at a later update."""
     space, num_actions = spec.observation_space, spec.num_actions
-    if not _lies_within(unroll.action, 0, num_actions):
-        raise ValueError(f"its action is not one of {num_actions}")
-    if not _lies_within(unroll.previous_action, -1, num_actions):
-        raise ValueError(f"its previous_action is not one of {num_actions}")
-    if isinstance(space, Discrete) and not _lies_within(unroll.observation, 0, int(space.n)):
-        raise ValueError(f"its observation is not one of {space.n}")
+    bounds = {"action": (0, num_actions), "previous_action": (-1, num_actions)}
+    if isinstance(space, Discrete):
+        bounds["observation"] = (0, int(space.n))
+    for name, (least, end) in bounds.items():
+        numbers = getattr(unroll, name)
+        if not bool(((numbers >= least) & (numbers < end)).all()):
+            raise ValueError(f"its {name} is not one of {end}")
     if not bool(unroll.reward.isfinite().all()):
         raise ValueError("its reward is not finite")
-
-
-def _lies_within(numbers: Tensor, least: int, end: int) -> bool:
-    """Whether least <= x < end for all numbers x."""
-    return bool(((numbers >= least) & (numbers < end)).all())
