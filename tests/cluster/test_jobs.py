@@ -37,10 +37,10 @@ def _work_travels() -> Iterator[None]:
 
 
 def test_every_job_runs_even_if_others_fail(tmp_path: Path):
-    from visr.cluster import jobs
+    from visr.cluster import session
 
     wanted = [(name, str(tmp_path)) for name in ("works", "fails", "dies once", "works too")]
-    outcomes = {outcome.job[0]: outcome for outcome in jobs.run_all(wanted, work, num_cpus=2)}
+    outcomes = {outcome.job[0]: outcome for outcome in session.run_all(wanted, work, num_cpus=2)}
     assert outcomes.keys() == {"works", "fails", "dies once", "works too"}
     assert outcomes["fails"].error == "ValueError: no such game"
     assert outcomes["fails"].result is None

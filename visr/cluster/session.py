@@ -1,4 +1,4 @@
-"""Start Ray on this machine for one run, or join a running cluster."""
+"""Start Ray on this machine, or join a running cluster; run independent jobs there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import math
 import re
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import ray
+from ray.exceptions import RayError, RayTaskError
 
 from visr import envs
+from visr.cluster.supervisor import wait_for_any
 from visr.config import RunConfig
 from visr.errors import UserError
 
@@ -117,3 +119,43 @@ def _check_gpus(needs: Needs, address: str) -> None:
             f"The actors and learners ask for {needs.num_gpus:g} GPUs, but this machine has {there:g}; "
             "lower --gpus-per-learner and --gpus-per-actor, or join a cluster with --cluster auto."
         )
+
+
+class Outcome(NamedTuple):
+    """The result of a job, or why it failed."""
+
+    job: Any
+    result: Any
+    """What it returned; None if it failed."""
+    error: str
+    """Why it failed, in one line; empty if it did not."""
+
+
+def run_all(
+    jobs: Sequence[Any], run_job: Callable[[Any], Any], num_cpus: float = 1.0
+) -> Iterator[Outcome]:
+    """Run every job as a Ray task; outcomes come in order of completion, and a failure stops no other job.
+
+    `run_job` is a function of an importable module, because Ray sends it by name. A job whose process or
+    node is lost runs again, up to three times; one that raises does not. Jobs that write files need a file
+    system that all nodes share. Closing the iterator cancels unfinished jobs.
+    """
+    task = ray.remote(run_job).options(num_cpus=num_cpus, max_retries=3)
+    pending = {task.remote(job): job for job in jobs}
+    try:
+        while pending:
+            for reference in wait_for_any(list(pending), seconds=5.0):
+                yield _outcome(pending.pop(reference), reference)
+    finally:
+        for reference in pending:
+            ray.cancel(reference, force=True)
+
+
+def _outcome(job: Any, reference: ray.ObjectRef) -> Outcome:
+    try:
+        return Outcome(job, ray.get(reference), "")
+    except RayTaskError as error:
+        cause = error.cause
+        return Outcome(job, None, " ".join(f"{type(cause).__name__}: {cause}".split()))
+    except RayError as error:
+        return Outcome(job, None, " ".join(str(error).split()).partition(". ")[0])

@@ -9,7 +9,8 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from gymnasium.spaces import Box, Space
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Adam
 
@@ -18,12 +19,13 @@ from visr import envs
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
-from visr.networks.reward_model import RewardModel
+from visr.networks.images import convolution, is_image
+from visr.networks.torsos import first_layer, linear
 from visr.ops import derived_seed
 from visr.training.actor import Actor
 from visr.training.learner import load_moments, moments, within
 from visr.training.replay import ReplayBuffer
-from visr.types import Unroll
+from visr.types import EnvSpec, Unroll
 
 _ACTOR_SEED, _EPSILON_SEED, _MODEL_SEED = 5, 6, 7
 _NUM_ENVS = 50
@@ -32,6 +34,9 @@ _BATCH = 8
 """Unrolls per update of the model; half of them contain a reward."""
 _FIRST_UPDATES, _UPDATES_PER_ROUND = 600, 2
 """Updates of the model before its first use, and per round afterwards."""
+_CHANNELS, _HIDDEN = 32, 64
+_SMALL = 20
+"""The reward model reads images with a shorter side at full resolution."""
 _MAX_BYTES, _BYTES_PER_UNROLL, _BYTES_PER_STEP = 8 * 2**30, 4_000, 16
 """Memory for free steps: the limit, and the measured use of an unroll and of a step besides observations."""
 _NEGLIGIBLE = 0.1
@@ -258,3 +263,72 @@ def check_free_steps(agent: Visr, settings: FinetuneConfig) -> None:
 def _num_rounds(settings: FinetuneConfig) -> int:
     """Unrolls per environment that hold all free steps."""
     return -(-settings.free_steps // (_NUM_ENVS * settings.unroll_length))
+
+
+class RewardModel(nn.Module):
+    """r(s, a, s'): an encoding of (s, s') plus an embedding of a, then a hidden layer."""
+
+    def __init__(self, spec: EnvSpec) -> None:
+        super().__init__()
+        space = spec.observation_space
+        self.change = (
+            _Planes(space) if isinstance(space, Box) and is_image(space) else _Numbers(space)
+        )
+        self.action = nn.Embedding(spec.num_actions, self.change.size)
+        nn.init.zeros_(self.action.weight)
+        self.hidden = linear(self.change.size, _HIDDEN)
+        self.readout = linear(_HIDDEN, 1)
+
+    def forward(self, before: Tensor, action: Tensor, reached: Tensor) -> Tensor:
+        """before [..., *O], action [...], reached [..., *O] -> [...]"""
+        batch = action.shape
+        before, reached = (x.flatten(0, len(batch) - 1) for x in (before, reached))
+        change = self.change(before, reached) + self.action(action.flatten())
+        return self.readout(self.hidden(change).relu()).view(batch)
+
+
+class _Planes(nn.Module):
+    """Convolutions on both images and on the coordinates of each pixel, then a maximum over all places.
+
+    Rewards mostly depend on what happens in one place; the maximum generalises from there to all places.
+    """
+
+    size = _CHANNELS
+
+    def __init__(self, space: Box) -> None:
+        super().__init__()
+        self._brightest = max(int(space.high.max()), 1)
+        channels, height, width = space.shape
+        size, stride, padding = (3, 1, 1) if min(height, width) < _SMALL else (8, 4, 0)
+        # One layer on images and coordinates is the sum of a layer on each; coordinates never change.
+        self.image = convolution(2 * channels, _CHANNELS, size, stride, padding)
+        self.place = convolution(2, _CHANNELS, size, stride, padding)
+        self.second = convolution(_CHANNELS, _CHANNELS, 1 if stride == 1 else 3)
+        places = (torch.linspace(-1, 1, length) for length in (height, width))
+        self.places: Tensor
+        self.register_buffer(
+            "places", torch.stack(torch.meshgrid(*places, indexing="ij"))[None], persistent=False
+        )
+
+    def forward(self, before: Tensor, reached: Tensor) -> Tensor:
+        """[N, C, H, W] uint8, the same -> [N, size]"""
+        planes = torch.stack([*before.unbind(1), *reached.unbind(1)], dim=-1)
+        pixels = planes.permute(0, 3, 1, 2).float().mul_(1 / self._brightest)
+        place = self.place(self.places).contiguous(memory_format=torch.channels_last)
+        signs = (self.image(pixels) + place).relu_()
+        return self.second(signs).relu_().amax(dim=(-2, -1))
+
+
+class _Numbers(nn.Module):
+    """One layer on both states or vectors."""
+
+    size = _HIDDEN
+
+    def __init__(self, space: Space) -> None:
+        super().__init__()
+        self.before, self.reached = (first_layer(space, self.size) for _ in range(2))
+        self.bias = nn.Parameter(torch.zeros(self.size))
+
+    def forward(self, before: Tensor, reached: Tensor) -> Tensor:
+        """[N, ...], the same -> [N, size]"""
+        return (self.before(before) + self.reached(reached) + self.bias).relu()

@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 import safetensors
 import safetensors.torch
@@ -58,14 +57,6 @@ class Damaged(UserError):
     """A checkpoint differs from what was written; the one before may be intact."""
 
 
-class Loaded(NamedTuple):
-    """An intact checkpoint."""
-
-    path: Path
-    tensors: dict[str, Tensor]
-    counts: dict[str, int]
-
-
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     """Tensors and counts of a checkpoint; damage is a UserError."""
     try:
@@ -84,13 +75,13 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     return tensors, counts
 
 
-def newest_intact(run: RunDir) -> Loaded:
-    """The newest checkpoint that is intact; each damaged one that is skipped is logged."""
+def newest_intact(run: RunDir) -> tuple[Path, dict[str, Tensor], dict[str, int]]:
+    """Path, tensors and counts of the newest intact checkpoint; each damaged one is logged."""
     damage: list[Damaged] = []
     candidates = [newest(run), *reversed(run.checkpoints()[:-1])]
     for path in candidates:
         try:
-            loaded = Loaded(path, *load(path))
+            tensors, counts = load(path)
         except Damaged as error:
             if not os.path.lexists(path):  # a training process has deleted it meanwhile
                 return newest_intact(run)
@@ -98,7 +89,7 @@ def newest_intact(run: RunDir) -> Loaded:
             continue
         for error in damage:
             log.warning("visr: %s; going on from step %s instead.", error, f"{int(path.stem):,}")
-        return loaded
+        return path, tensors, counts
     raise UserError(
         f"No checkpoint of {run.path} is whole: {'; '.join(map(str, damage))}; restore one from a copy, "
         "or start again in another directory."
@@ -117,10 +108,10 @@ def newest(run: RunDir) -> Path:
 
 def restore_agent(agent: nn.Module, run: RunDir) -> int:
     """Load only the networks of the newest intact checkpoint, for acting; returns its step."""
-    loaded = newest_intact(run)
-    with refuse_mismatch(loaded.path):
-        agent.load_state_dict(within(loaded.tensors, "learner.agent."))
-    return int(loaded.path.stem)
+    path, tensors, _ = newest_intact(run)
+    with refuse_mismatch(path):
+        agent.load_state_dict(within(tensors, "learner.agent."))
+    return int(path.stem)
 
 
 def restore_packed(agent: nn.Module, model: pretrained_models.Card) -> int:

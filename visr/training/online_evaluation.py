@@ -45,8 +45,7 @@ class OnlineEvaluation:
             with torch.inference_mode():
                 reached = unroll.observation[1:].to(agent.device)
                 phi = agent.cumulant(Transitions(reached)).cpu()
-            happened = ~unroll.is_reset
-            self._store(phi[happened], unroll.reward[happened])
+            self._store(phi[~unroll.is_reset], unroll.reward[~unroll.is_reset])
         self._finished += self._returns.add(unroll.reward, unroll.is_reset)
 
     def task(self) -> Tensor | None:

@@ -136,6 +136,6 @@ def test_runs_without_checksums_still_open(trained: Path, tmp_path: Path):
     content = json.loads(run.config_file.read_text())
     del content["checksum"]
     run.config_file.write_text(json.dumps(content))
-    sound = checkpoint.newest_intact(run)
-    assert sound.path == newest
-    assert all(torch.equal(sound.tensors[name], tensors[name]) for name in tensors)
+    path, found, _ = checkpoint.newest_intact(run)
+    assert path == newest
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)

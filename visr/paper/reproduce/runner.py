@@ -131,7 +131,6 @@ def run_on_ray(
     Nodes must share the file system of the plan's directory. A job whose node is lost runs again on another
     node and resumes from its checkpoint.
     """
-    from visr.cluster import jobs as tasks
     from visr.cluster import session
     from visr.paper.reproduce import jobs
 
@@ -144,7 +143,7 @@ def run_on_ray(
                 ledger.change(job, state="running", attempts=attempts, error="")
             started, left = time.monotonic(), {str(out / job.run): job for job in ready}
             try:
-                for outcome in tasks.run_all([instructions(job, out) for job in ready], jobs.run):
+                for outcome in session.run_all([instructions(job, out) for job in ready], jobs.run):
                     state = "failed" if outcome.error else "done"
                     seconds = round(
                         time.monotonic() - started, 1

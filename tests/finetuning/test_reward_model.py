@@ -8,7 +8,7 @@ import torch
 from gymnasium import spaces
 from torch.optim import Adam
 
-from visr.networks.reward_model import RewardModel
+from visr.finetuning.relabelling import RewardModel
 from visr.types import EnvSpec
 
 SPACES = {
