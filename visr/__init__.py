@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from visr.errors import UserError
 
 
+def __dir__() -> list[str]:
+    """The public names."""
+    return [*__all__, "__version__"]
+
+
 def __getattr__(name: str) -> Any:
     """Import torch only when somebody asks for what needs it."""
     if name == "__version__":

@@ -31,17 +31,21 @@ from visr.inference.steps import RewardedSteps
 from visr.inference.task_inference import TaskInference
 from visr.play import onnx, policy, session
 from visr.play.policy import Policy
+from visr.run_files import RunFiles
 from visr.storage import pretrained_models
 from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.grid import Evaluation
-from visr.storage.records.task import RewardFunction, Task
+from visr.storage.records.task import RewardFunction, Task, find_task
 from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
 from visr.training.driver import Observer
 
+TaskLike = Task | str | Path | ArrayLike
+"""A task, the name or the file of a saved one, or a direction w."""
 
-class Run:
+
+class Run(RunFiles):
     """A pre-trained agent and its files.
 
     >>> policy = run.policy(run.infer("row > 5"))
@@ -50,8 +54,7 @@ class Run:
     def __init__(
         self, run_dir: RunDir, device: str = "auto", model: pretrained_models.Card | None = None
     ) -> None:
-        self.directory, self.model = run_dir, model
-        self.config = run_dir.config() if model is None else model.config
+        super().__init__(run_dir, model)
         if self.config.agent.algorithm in BASELINES:
             raise UserError(
                 f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which was trained on one "
@@ -84,18 +87,6 @@ class Run:
     def adapts(self) -> bool:
         """Whether the agent can be given a task: VISR infers one, DIAYN searches among its skills."""
         return self.agent.adapts
-
-    @property
-    def path(self) -> Path:
-        """The directory of the run; for a packed model, the directory of its output."""
-        return self.directory.path
-
-    @property
-    def address(self) -> str:
-        """The name for `visr.load` and for the command line."""
-        return (
-            str(self.path) if self.model is None else f"{pretrained_models.PREFIX}{self.model.name}"
-        )
 
     def infer(
         self,
@@ -149,10 +140,10 @@ class Run:
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
         size = self.agent.task_size
-        if isinstance(which, int):
+        if isinstance(which, int | np.integer):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
-            w = collect.own_tasks(self.agent, which)().astype(np.float64)
+            w = collect.own_tasks(self.agent, int(which))().astype(np.float64)
             return Task(name or f"skill:{which}", self.config.env, w, "drawn at random")
         w = np.asarray(which)
         if w.dtype.kind not in "iuf" or w.shape != (size,) or not np.isfinite(w).all():
@@ -174,7 +165,7 @@ class Run:
 
     def evaluate_task(
         self,
-        task: Task,
+        task: TaskLike,
         *,
         num_episodes: int = two_phase.NUM_TRIALS,
         epsilon: float | None = None,
@@ -208,7 +199,7 @@ class Run:
 
     def finetune(
         self,
-        task: Task,
+        task: TaskLike,
         *,
         name: str | None = None,
         out: str | Path | None = None,
@@ -239,7 +230,7 @@ class Run:
         return Run(tuned, device=self.visr.device.type)
 
     def play(
-        self, task: Task, *, video: str | Path | None = None, **settings: Any
+        self, task: TaskLike, *, video: str | Path | None = None, **settings: Any
     ) -> list[Episode]:
         """Play episodes of a task: each has its `asked_return`, its own `score` and `num_steps`.
 
@@ -248,14 +239,15 @@ class Run:
         >>> run.play(task, video="left.gif")
         """
         path = None if video is None else Path(video)
-        asked = self.asked_reward(task)
-        return session.play(self.agent, self.config, task, asked, video=path, **settings)
+        chosen = self._checked(task)
+        asked = self.asked_reward(chosen)
+        return session.play(self.agent, self.config, chosen, asked, video=path, **settings)
 
-    def export(self, task: Task, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
+    def export(self, task: TaskLike, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
         return onnx.export(self.visr, self._checked(task), path, gpi, seed)
 
-    def policy(self, task: Task, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
+    def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
         configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
@@ -263,7 +255,7 @@ class Run:
 
     def evaluate(
         self,
-        task: Task,
+        task: TaskLike,
         *,
         gamma: float | None = None,
         gpi: bool | None = None,
@@ -283,7 +275,7 @@ class Run:
         return self.evaluate_exactly(task, gpi=gpi, gamma=GAMMA if gamma is None else gamma)
 
     def evaluate_exactly(
-        self, task: Task, *, gamma: float = GAMMA, gpi: bool | None = None
+        self, task: TaskLike, *, gamma: float = GAMMA, gpi: bool | None = None
     ) -> Evaluation:
         """The exact value of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
@@ -291,12 +283,13 @@ class Run:
             self.visr, self._require_world(), self._checked(task), gamma, gpi
         )
 
-    def evaluate_episodes(self, task: Task, **settings: Any) -> EpisodeEvaluation:
+    def evaluate_episodes(self, task: TaskLike, **settings: Any) -> EpisodeEvaluation:
         """Returns of whole episodes under the asked reward; `settings` are `episodes.evaluate`'s."""
-        asked = self.asked_reward(task)
-        return episodes.evaluate(self.agent, self.config, task, asked, **settings)
+        chosen = self._checked(task)
+        asked = self.asked_reward(chosen)
+        return episodes.evaluate(self.agent, self.config, chosen, asked, **settings)
 
-    def asked_reward(self, task: Task) -> AskedReward:
+    def asked_reward(self, task: TaskLike) -> AskedReward:
         """The reward that a task was asked for, as a function of steps."""
         return asked_reward(self._checked(task), self.agent, self._codec)
 
@@ -313,27 +306,28 @@ class Run:
 
     def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
         """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
-        states, task = policy.states(self.agent, self._codec, observations), np.asarray(w)
-        batch = states.shape[: states.ndim - len(self.agent.spec.observation_space.shape or ())]
-        d = self.config.agent.num_features
-        if task.dtype.kind not in "iuf" or task.shape not in ((d,), (*batch, d)):
-            raise UserError(
-                f"w has shape {task.shape} and this run has {d} features; give {d} numbers, "
-                "or as many for each observation."
-            )
-        if not np.isfinite(task).all():
-            raise UserError(f"w = {short_repr(task.tolist())} must be finite numbers.")
-        with torch.inference_mode():
-            w_tensor = torch.as_tensor(task, dtype=torch.float32, device=self.agent.device)
-            return self.visr.psi(states, w_tensor).cpu().numpy()
+        return policy.successor_features(self.visr, self._codec, observations, w)
+
+    def summary(self) -> dict[str, str]:
+        """Where it is, what it was trained in, and its tasks."""
+        agent, tasks = self.config.agent, ", ".join(self.tasks) or "none yet"
+        found = {"run": self.address, "env": self.config.env, "algorithm": agent.algorithm}
+        return found | {
+            "steps": f"{self.num_steps:,}",
+            "d": str(agent.num_features),
+            "tasks": tasks,
+        }
 
     def _require_world(self) -> GridWorld:
         if self.world is None:
             raise UserError(f"{self.config.env} has no exact model; only {GRID} can do this.")
         return self.world
 
-    def _checked(self, task: Task) -> Task:
-        if not isinstance(task, Task):
-            raise UserError(f"{short_repr(task)} is no task; `infer` and `skill` make one.")
+    def _checked(self, task: TaskLike) -> Task:
+        """A task of this run: given as such, by its name or its file, or as a direction w."""
+        if isinstance(task, str | Path):
+            task = Task.load(find_task(self.directory, str(task)))
+        elif not isinstance(task, Task):
+            task = self.skill(task)
         task.require_fit(self.config.env, self.agent.task_size)
         return task

@@ -15,6 +15,7 @@ from visr.inference import explain, search
 from visr.inference.search import Found
 from visr.inference.steps import Floats, RewardedSteps, TriedTasks
 from visr.ops.regression import Fit, RewardSums, fit_task, solve
+from visr.storage.summaries import Summary
 
 LEAST_SQUARES, SEARCH, SMOOTHED = "least squares", "random search", "smoothed search"
 _RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -54,8 +55,8 @@ class Validation:
     """Mean return of held-out episodes with nearby tasks; None with fewer than 200 episodes."""
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(Summary):
     """The estimates of several methods on the same steps."""
 
     estimates: dict[str, Estimate]
@@ -68,6 +69,13 @@ class Comparison:
     """By method; empty where nothing was held out."""
     words: list[str] = field(default_factory=list)
     """What the numbers mean."""
+
+    def summary(self) -> dict[str, str]:
+        """R^2 of every method, on held-out episodes where there are any."""
+        found = {"best": self.best, "steps": f"{self.num_steps:,}"}
+        return found | {
+            f"R^2 of {n}": f"{self._method(n)['r_squared']:.3f}" for n in self.estimates
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """Every method, as `visr infer --json` prints it."""

@@ -12,14 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.envs.spaces import SpaceCodec, is_text
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.storage.records.task import Task
+from visr.storage.summaries import Summary
 
 State = tuple[NDArray[np.int64], NDArray[np.float32]]
 """The last actions and the LSTM's memory, carried from call to call."""
 
 
-class Policy:
+class Policy(Summary):
     """Acts for one task: greedily by GPI over w and fresh neighbours, or by w alone.
 
     A policy with an LSTM remembers from call to call; `starts` or `reset()` tell it that episodes begin.
@@ -38,6 +39,11 @@ class Policy:
         self._agent, self._gpi, self._epsilon = agent, gpi, epsilon
         self._random = torch.Generator().manual_seed(seed)
         self.reset()
+
+    def summary(self) -> dict[str, str]:
+        """Its task and how it acts."""
+        how = "GPI" if self._gpi else "w alone"
+        return {"task": self.task.name, "greedy in": how, "epsilon": f"{self._epsilon:g}"}
 
     def reset(self) -> None:
         """Clear the memory: the next observations begin episodes."""
@@ -145,3 +151,21 @@ def _item(given: Any, key: Any) -> Any:
         raise UserError(
             f"An observation of this world has a part {key!r}, and this one has not."
         ) from None
+
+
+@torch.inference_mode()
+def successor_features(
+    agent: Agent, codec: SpaceCodec, given: ArrayLike, w: ArrayLike
+) -> NDArray[np.float32]:
+    """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
+    observed, task, d = states(agent, codec, given), np.asarray(w), agent.task_size
+    batch = observed.shape[: observed.ndim - len(agent.spec.observation_space.shape or ())]
+    if task.dtype.kind not in "iuf" or task.shape not in ((d,), (*batch, d)):
+        raise UserError(
+            f"w has shape {task.shape} and this run has {d} features; give {d} numbers, "
+            "or as many for each observation."
+        )
+    if not np.isfinite(task).all():
+        raise UserError(f"w = {short_repr(task.tolist())} must be finite numbers.")
+    tasks = torch.as_tensor(task, dtype=torch.float32, device=agent.device)
+    return agent.psi(observed, tasks).cpu().numpy()

@@ -13,6 +13,7 @@ import numpy as np
 from visr.config import Bound
 from visr.storage import schema
 from visr.storage.files import read_json
+from visr.storage.summaries import Summary
 
 _LARGEST = 1e12
 Return = Annotated[float, Bound(-_LARGEST, _LARGEST)]
@@ -56,8 +57,8 @@ class PolicyReturns:
     num_steps: Annotated[tuple[schema.Count, ...], Bound(1)]
 
 
-@dataclass(frozen=True)
-class EpisodeEvaluation:
+@dataclass(frozen=True, repr=False)
+class EpisodeEvaluation(Summary):
     """A task's returns in whole episodes, beside the random policy and the best constant action."""
 
     task: str
@@ -79,6 +80,12 @@ class EpisodeEvaluation:
     def environment(self) -> Returns:
         """The task's returns under the environment's own reward."""
         return self.policies[0].environment
+
+    def summary(self) -> dict[str, str]:
+        """The asked return of every policy, and the environment's own of the task's."""
+        found = {"task": self.task, "return of": self.reward}
+        found |= {policy.policy: str(policy.asked) for policy in self.policies}
+        return found | {"environment's own return": str(self.environment)}
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the file; `mean`, `scores` and others are of the environment's own reward."""

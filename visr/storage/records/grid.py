@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from visr.config import Bound, RunConfig
 from visr.storage import schema
 from visr.storage.files import check_tensors, read_json, reading, write_tensors
+from visr.storage.summaries import Summary
 
 NUM_ACTIONS = 4
 NUM_TASKS, NUM_POLICIES = 49, 10
 """Random tasks of a snapshot, and random policies behind their GPI values."""
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation:
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Summary):
     """The exact value of a greedy policy, between the random policy's and the optimal one."""
 
     task: str
@@ -40,6 +41,16 @@ class Evaluation:
     """[S], phi . w: the reward as the agent sees it."""
     value_constant: float | None = None
     """Of the best policy that repeats one action."""
+
+    def summary(self) -> dict[str, str]:
+        """The value and what to compare it with."""
+        return {
+            "task": self.task,
+            "fraction of optimal": f"{self.fraction_of_optimal:.3f}",
+            "value": f"{self.value:.3f}",
+            "random": f"{self.value_random:.3f}",
+            "optimal": f"{self.value_optimal:.3f}",
+        }
 
     def to_dict(self) -> dict[str, Any]:
         """The content of the file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -18,6 +18,7 @@ from visr.errors import UserError
 from visr.storage import schema
 from visr.storage.files import read_json, write_json
 from visr.storage.run_dir import RunDir, evaluation_of, slug
+from visr.storage.summaries import Summary
 
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
 _LONGEST = 2_000
@@ -41,8 +42,8 @@ class TaskPrompt:
     """For kind `function`: the function itself, until the process ends."""
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
+@dataclass(frozen=True, eq=False, repr=False)
+class Task(Summary):
     """What `infer` returns, and what policies and evaluations take; tasks can be scaled and added.
 
     >>> both = 0.7 * left + 0.3 * slow
@@ -105,6 +106,14 @@ class Task:
     def __sub__(self, other: Task) -> Task:
         """This one and the opposite of the other."""
         return self + (-other) if isinstance(other, Task) else NotImplemented
+
+    def summary(self) -> dict[str, str]:
+        """Its name, how it was found, and how well phi . w explains the reward."""
+        shown = " ".join(f"{x:+.2f}" for x in self.w[:6]) + (" ..." if len(self.w) > 6 else "")
+        found = {"task": self.name, "of": self.env or "any run", "by": self.method}
+        if self.num_steps:
+            found |= {"R^2": f"{self.r_squared:.3f}", "steps": f"{self.num_steps:,}"}
+        return found | {"w": f"[{shown}]"}
 
     def save(self, path: Path) -> None:
         """Write task.json; the evaluation of an earlier task beside it is removed."""
@@ -228,6 +237,32 @@ def _is_free(path: Path, task: Task) -> bool:
         return Task.load(path).name == task.name
     except UserError:
         return False
+
+
+class SavedTasks(Mapping[str, Task]):
+    """The tasks that a run keeps, by name; read when asked for."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+
+    def __getitem__(self, name: str) -> Task:
+        """The task of that name; a KeyError lists the others."""
+        if name not in self._files():
+            raise KeyError(f"no task {name!r}; there are {', '.join(self._files()) or 'none yet'}")
+        return Task.load(self._files()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files())
+
+    def __len__(self) -> int:
+        return len(self._files())
+
+    def __repr__(self) -> str:
+        """The names."""
+        return f"<SavedTasks {', '.join(self) or 'none yet'}>"
+
+    def _files(self) -> dict[str, Path]:
+        return {path.stem: path for path in self._run.task_files()}
 
 
 def find_task(run: RunDir, task: str) -> Path:
