@@ -24,14 +24,14 @@ from visr.cli import main
 from visr.config import RunConfig, presets
 from visr.errors import Stopped
 from visr.paper.baselines import play
-from visr.paper.baselines.rainbow.agent import Rainbow, RainbowLearner, project
-from visr.paper.baselines.rainbow.config import (
+from visr.paper.baselines.rainbow import (
     DATA_EFFICIENT,
     HESSEL,
     RainbowConfig,
     rainbow_config,
     scaled,
 )
+from visr.paper.baselines.rainbow.agent import Rainbow, RainbowLearner, project
 from visr.paper.baselines.rainbow.network import DuelingDistribution
 from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch
 from visr.paper.reproduce import agents

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from gymnasium.spaces import Box, Discrete
 
-from visr.paper.baselines.rainbow.config import HESSEL
+from visr.paper.baselines.rainbow import HESSEL
 from visr.paper.baselines.rainbow.network import DuelingDistribution, NoisyLinear
 from visr.types import EnvSpec
 

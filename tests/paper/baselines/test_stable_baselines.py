@@ -28,7 +28,7 @@ def tiny(algorithm: str, env: str, **fields: Any) -> RunConfig:
 
 def test_an_ended_episode_resets_in_the_same_step_and_keeps_its_last_observation():
     games = BaselineVecEnv(tiny("dqn", CORRIDOR), 1)
-    assert games.reset().tolist() == [2]
+    assert np.asarray(games.reset()).tolist() == [2]
     observation, reward, done, _ = games.step(np.array([1]))
     assert (np.asarray(observation).tolist(), reward.tolist(), done.tolist()) == (
         [3],

@@ -52,7 +52,7 @@ def test_training_works_without_terminal_output_or_home(place: str, tmp_path: Pa
     assert run.last_row(run.metrics)["num_steps"] == 1_280
 
 
-WALL_CLOCK = {"paper/reproduce/runner.py": 2}
+WALL_CLOCK = {"paper/reproduce/ledger.py": 2}
 """Start and end of a job, shown in the ledger; nothing is computed from them."""
 
 

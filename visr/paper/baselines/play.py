@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,21 +20,15 @@ from visr.storage.records.two_phase import AS_TRAINED, UNTRAINED
 from visr.storage.run_dir import RunDir
 
 
-class GreedyPolicy(NamedTuple):
-    """The actions of a trained agent."""
-
-    greedy: Callable[[NDArray], NDArray]
-    """Observations [N, ...] -> actions [N]"""
-    num_actions: int
-
-
 class BaselineActor:
-    """Acts greedily; at random with probability epsilon."""
+    """Acts greedily (observations [N, ...] -> actions [N]); at random with probability epsilon."""
 
     task_size = 1
 
-    def __init__(self, policy: GreedyPolicy, epsilon: float, seed: int) -> None:
-        self._policy, self._epsilon = policy, epsilon
+    def __init__(
+        self, greedy: Callable[[NDArray], NDArray], num_actions: int, epsilon: float, seed: int
+    ) -> None:
+        self._greedy, self._num_actions, self._epsilon = greedy, num_actions, epsilon
         self._rng = torch.Generator().manual_seed(seed)
 
     def pursue(self, w: Any) -> None:
@@ -42,31 +36,31 @@ class BaselineActor:
 
     def act(self, observation: NDArray, starts: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Actions for observations [N, ...]."""
-        action = torch.as_tensor(self._policy.greedy(observation))
-        values = torch.nn.functional.one_hot(action, self._policy.num_actions).float()
+        action = torch.as_tensor(self._greedy(observation))
+        values = torch.nn.functional.one_hot(action, self._num_actions).float()
         return epsilon_greedy(values, self._epsilon, self._rng).numpy()
 
 
-def load_policy(run: RunDir, config: RunConfig) -> GreedyPolicy:
-    """The policy of a finished run."""
+def load_policy(run: RunDir, config: RunConfig) -> tuple[Callable[[NDArray], NDArray], int]:
+    """The greedy policy of a finished run, and its number of actions."""
     if config.agent.algorithm == "rainbow":
         from visr.paper.baselines.rainbow import agent as rainbow
 
-        return GreedyPolicy(*rainbow.load(run, config))
+        return rainbow.load(run, config)
     with needing("stable_baselines3", "baselines"):
         from visr.paper.baselines import sb3
     model = sb3.load(run, config)
     num_actions = int(model.action_space.n)  # pyright: ignore
-    return GreedyPolicy(lambda seen: model.predict(seen, deterministic=True)[0], num_actions)
+    return lambda seen: model.predict(seen, deterministic=True)[0], num_actions
 
 
 def evaluate(run: RunDir, *, num_trials: int = two_phase.NUM_TRIALS, seed: int = 0) -> PhaseTwo:
     """Play 30 episodes as trained and 30 with random actions, and write phase_two.json."""
     config = run.config()
-    policy = load_policy(run, config)
+    policy, num_actions = load_policy(run, config)
     scores = []
     for name, epsilon in ((AS_TRAINED, config.agent.epsilon), (UNTRAINED, 1.0)):
-        player = BaselineActor(policy, epsilon, seed)
+        player = BaselineActor(policy, num_actions, epsilon, seed)
         env = envs.make_vec(config, min(10, num_trials))
         one = TaskSchedule(lambda: np.ones(1, dtype=np.float32))
         scores.append(two_phase.score(player, env, config, name, one, num_trials, seed + 1))

@@ -7,26 +7,23 @@ differences. A killed training starts over, because its replay buffer is not sav
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.torch
-import torch
 from gymnasium.spaces import Box, Space
-from gymnasium.vector import VectorEnv
-from numpy.typing import NDArray
 from stable_baselines3 import DQN, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.vec_env import VecEnv
+from stable_baselines3.common.vec_env import DummyVecEnv
 from torch import Tensor
 
-from visr import envs
 from visr.config import RunConfig
-from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
 from visr.networks import images
+from visr.paper.baselines.env import BaselineEnv
 from visr.storage.files import check_tensors, write_tensors
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
@@ -55,7 +52,7 @@ def train(run: RunDir, config: RunConfig) -> None:
     """Train from scratch to the last step, then save the weights; do nothing if they are saved already."""
     if run.checkpoints():
         return
-    env = _new_env(config)
+    env = BaselineVecEnv(config, _PPO_ENVS if config.agent.algorithm == "ppo" else 1)
     num_steps = config.training.num_steps
     model = build(config, env)
     if not run.config_file.exists():
@@ -90,10 +87,6 @@ def load(run: RunDir, config: RunConfig) -> Model:
     return model
 
 
-def _new_env(config: RunConfig) -> BaselineVecEnv:
-    return BaselineVecEnv(config, _PPO_ENVS if config.agent.algorithm == "ppo" else 1)
-
-
 def build(config: RunConfig, env: BaselineVecEnv) -> Model:
     """The model with initial weights that depend on nothing but the seed."""
     space = env.observation_space
@@ -109,40 +102,33 @@ def build(config: RunConfig, env: BaselineVecEnv) -> Model:
         "device": config.training.device,
         "policy_kwargs": network,
     }
+    num_steps = config.training.num_steps
     with warnings.catch_warnings():  # it does not recognise the observations as images
         warnings.simplefilter("ignore")
         if config.agent.algorithm == "ppo":
-            return _ppo(shared)
-        return _dqn(shared, config.training.num_steps)
-
-
-def _dqn(shared: dict[str, Any], num_steps: int) -> DQN:
-    return DQN(
-        **shared,
-        learning_rate=1e-4,
-        buffer_size=min(num_steps, _MAX_REPLAY_STEPS),
-        learning_starts=min(50_000, num_steps // 20),
-        batch_size=32,
-        train_freq=4,
-        target_update_interval=min(10_000, max(num_steps // 100, 1)),
-        exploration_fraction=0.1,
-        exploration_final_eps=0.1,
-    )
-
-
-def _ppo(shared: dict[str, Any]) -> PPO:
-    return PPO(
-        **shared,
-        learning_rate=lambda left: 2.5e-4 * left,
-        n_steps=128,
-        batch_size=256,
-        n_epochs=4,
-        clip_range=0.1,
-        ent_coef=0.01,
-        vf_coef=0.5,
-        max_grad_norm=0.5,
-        gae_lambda=0.95,
-    )
+            return PPO(
+                **shared,
+                learning_rate=lambda left: 2.5e-4 * left,
+                n_steps=128,
+                batch_size=256,
+                n_epochs=4,
+                clip_range=0.1,
+                ent_coef=0.01,
+                vf_coef=0.5,
+                max_grad_norm=0.5,
+                gae_lambda=0.95,
+            )
+        return DQN(
+            **shared,
+            learning_rate=1e-4,
+            buffer_size=min(num_steps, _MAX_REPLAY_STEPS),
+            learning_starts=min(50_000, num_steps // 20),
+            batch_size=32,
+            train_freq=4,
+            target_update_interval=min(10_000, max(num_steps // 100, 1)),
+            exploration_fraction=0.1,
+            exploration_final_eps=0.1,
+        )
 
 
 class _ReturnRows(BaseCallback):
@@ -162,79 +148,15 @@ class _ReturnRows(BaseCallback):
         return True
 
 
-class BaselineVecEnv(VecEnv):
-    """visr's environments with the interface of Stable-Baselines3: an ended episode resets in the same step.
-
-    Rewards are clipped to [-1, 1]; raw returns of whole episodes are in `returns`. Steps that only reset
-    are not counted. In Atari a lost life terminates, and the episode continues.
-    """
+class BaselineVecEnv(DummyVecEnv):
+    """Environments whose seeds depend on the run's; `returns` are raw, and the reader clears them."""
 
     def __init__(self, config: RunConfig, num_envs: int) -> None:
-        # One vector per environment: a larger vector could not reset one without stepping the others.
-        self._envs: list[VectorEnv] = [envs.make_vec(config, 1) for _ in range(num_envs)]
-        first = self._envs[0]
-        self._life_loss_terminates = config.life_loss_terminates
-        super().__init__(num_envs, first.single_observation_space, first.single_action_space)
-        self._run_seed = config.training.seed
-        self._running = EpisodeReturns(num_envs, torch.float64)
         self.returns: list[float] = []
-        """Raw returns of ended episodes; the reader clears them."""
-        self._actions: NDArray[np.int64] = np.zeros(num_envs, dtype=np.int64)
+        super().__init__([lambda: BaselineEnv(config, self.returns)] * num_envs)
+        self.seed(config.training.seed)
 
-    def reset(self) -> NDArray:
-        """Start all episodes; the seeds depend on the run's seed."""
-        seeds = np.random.SeedSequence([self._run_seed, 1]).generate_state(self.num_envs)
-        self._running.clear()
-        pairs = zip(self._envs, seeds, strict=True)
-        return np.concatenate([env.reset(seed=int(seed))[0] for env, seed in pairs])
-
-    def step_async(self, actions: NDArray[np.int64]) -> None:
-        """Store the actions for `step_wait`."""
-        self._actions = actions
-
-    def step_wait(self) -> Any:
-        """Observations, clipped rewards, ends, and a dictionary per environment about its end."""
-        steps = [self._step(env, a) for env, a in zip(self._envs, self._actions, strict=True)]
-        observation, reward, done, info, ended = zip(*steps, strict=True)
-        raw, ends = torch.tensor([reward], dtype=torch.float64), torch.tensor([ended])
-        self._running.add(raw, torch.zeros_like(ends))
-        self.returns += self._running.add(torch.zeros_like(raw), ends)
-        clipped = np.clip(np.array(reward, dtype=np.float32), -1, 1)
-        return np.concatenate(observation), clipped, np.array(done), list(info)
-
-    def _step(
-        self, env: VectorEnv, action: np.int64
-    ) -> tuple[NDArray, float, bool, dict[str, Any], bool]:
-        observation, reward, terminated, truncated, info = env.step(np.array([action]))
-        ended = bool(terminated[0] or truncated[0])
-        done = ended or bool(self._life_loss_terminates and info["life_lost"][0])
-        about_end: dict[str, Any] = {}
-        if done:
-            is_cut = bool(truncated[0] and not terminated[0])
-            about_end = {"terminal_observation": observation[0], "TimeLimit.truncated": is_cut}
-        if ended:
-            observation = env.step(np.array([0]))[0]  # this step only resets
-        return observation, float(reward[0]), done, about_end, ended
-
-    def close(self) -> None:
-        """Close all environments."""
-        for env in self._envs:
-            env.close()
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """Stable-Baselines3 asks for `render_mode`: there is none."""
-        return [None] * self.num_envs
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Not supported."""
-        raise AttributeError(attr_name)
-
-    def env_method(
-        self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any
-    ) -> list[Any]:
-        """Not supported."""
-        raise AttributeError(method_name)
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """No environment is wrapped."""
-        return [False] * self.num_envs
+    def seed(self, seed: int | None = None) -> Sequence[int | None]:
+        """Set the seeds of the next `reset`."""
+        self._seeds = np.random.SeedSequence([seed or 0, 1]).generate_state(self.num_envs).tolist()
+        return self._seeds

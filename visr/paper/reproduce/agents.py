@@ -43,7 +43,7 @@ FORMS = (
 """D is a number of features, K a number of skills, STEPS a number of steps such as 100k or 10m."""
 
 Way = Literal["fine-tuned", "from scratch", "relabelled"]
-"""How the plan `beyond` uses the rewarded steps, apart from the paper's way; see adaptation.py."""
+"""How the plan `beyond` uses the rewarded steps, apart from the paper's way; see jobs.py."""
 INFERENCE_SHARE = 0.2
 """Share of the rewarded steps that infers the task before fine-tuning uses the rest."""
 RELABELLING: dict[str, Any] = {
@@ -67,14 +67,9 @@ class PlannedAgent:
 
     name: str
     fields: dict[str, Any]
-    """Configuration fields that differ from the preset's."""
+    """Configuration fields that differ from the preset's, `num_steps` if the name fixes it."""
     ways: tuple[Way, ...] = ()
     """Other ways than the paper's in which the plan `beyond` uses its rewarded steps."""
-
-    @property
-    def has_own_budget(self) -> bool:
-        """Whether its name fixes how long it trains, whatever the plan's --num-steps."""
-        return "num_steps" in self.fields
 
 
 def named(name: str) -> PlannedAgent:

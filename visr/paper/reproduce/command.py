@@ -23,6 +23,7 @@ from visr.paper.reproduce.ledger import Ledger, Row, locked, new_row
 from visr.paper.reproduce.runner import Attempt, Observer, Runner, run_on_ray, steps_done
 
 _MOST_FREE_STEPS = 5_000_000
+"""More do not fit into memory."""
 _INTERVAL = 1.0
 """Seconds between readings of the jobs' files."""
 
@@ -111,20 +112,10 @@ def run(args: list[str]) -> int:
 
 
 def _plan(chosen: Options) -> plan.Plan:
-    for name in ("rewarded_steps", "free_steps", "trials", "jobs"):
-        if not 1 <= getattr(chosen, name) < 2**31:
-            raise UserError(
-                f"{name} = {getattr(chosen, name)} must be at least 1 and less than 2^31."
-            )
-    if chosen.free_steps > _MOST_FREE_STEPS:
-        raise UserError(
-            f"free_steps = {chosen.free_steps:,} is more than memory holds; give at most "
-            f"{_MOST_FREE_STEPS:,}."
-        )
-    if chosen.suite != "beyond" and chosen.free_steps != plan.Counts.free_steps:
-        raise UserError(
-            f"free_steps = {chosen.free_steps:,} is for the plan beyond; the plan {chosen.suite} has none."
-        )
+    options.check_range(chosen, ("rewarded_steps", "trials", "jobs"), 1)
+    options.check_range(chosen, ("free_steps",), 1, _MOST_FREE_STEPS)
+    if chosen.suite != "beyond":
+        options.refuse(chosen, ("free_steps",), "is for the plan beyond")
     default = plan.counts_of(chosen.suite)
     return plan.make(
         chosen.suite,
@@ -204,7 +195,7 @@ def _print_ended(_attempts: list[Attempt], ended: Row | None) -> None:
 
 def _show_plan(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> None:
     seconds = ledger.seconds_left(wanted)
-    known = {agent: time for agent, time in seconds.items() if time is not None}
+    known = {agent: left for agent, left in seconds.items() if left is not None}
     total = sum(known.values()) / chosen.jobs if len(known) == len(seconds) else None
     jobs = [vars(ledger.rows.get(job.id, new_row(job))) for job in wanted.jobs]
     columns = ("job", "agent", "game", "seed", "phase", "num_steps", "config_hash", "state")
@@ -218,14 +209,13 @@ def _show_plan(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> None:
     }
     num_games = len({job.game for job in wanted.jobs})
     seeds = ", ".join(map(str, dict.fromkeys(job.seed for job in wanted.jobs)))
-    time_left = "not known yet" if total is None else f"about {_hours(total)}"
     output.show(
         result,
         chosen.json,
         f"{wanted.suite} in {ledger.directory}: jobs: {len(jobs)}, games: {num_games}, seeds: {seeds}",
         [_plan_row(wanted, agent, ledger, known.get(agent)) for agent in seconds],
         ("agent", "steps a run", "runs", "jobs left", "time on one core"),
-        remarks=[f"Time left with --jobs {chosen.jobs}: {time_left}."],
+        remarks=[f"Time left with --jobs {chosen.jobs}: {_hours(total)}."],
     )
 
 
@@ -239,11 +229,13 @@ def _plan_row(
         f"{trainings[0].num_steps:,}",
         f"{len(trainings)}",
         f"{sum(ledger.state(job) != 'done' for job in jobs)}",
-        "not known yet" if seconds is None else _hours(seconds),
+        _hours(seconds),
     )
 
 
-def _hours(seconds: float) -> str:
+def _hours(seconds: float | None) -> str:
+    if seconds is None:
+        return "not known yet"
     return f"{seconds / 3600:,.2g} h" if seconds < 360_000 else f"{seconds / 3600:,.0f} h"
 
 

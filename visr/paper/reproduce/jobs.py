@@ -1,4 +1,4 @@
-"""One job in a process of its own: `python -m visr.paper.reproduce.jobs`.
+"""The three phases of a run: train, evaluate and adapt. `python -m visr.paper.reproduce.jobs` runs one.
 
 The first line of its input is the job as JSON. The process exits when its input is closed, so jobs end
 when their runner is killed.
@@ -6,69 +6,155 @@ when their runner is killed.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import shutil
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any
 
+from visr import api, pretraining
 from visr import config as configuration
-from visr import pretraining
-from visr.config import BASELINES, RunConfig
+from visr.api import Run
+from visr.config import BASELINES, FinetuneConfig, RunConfig
 from visr.errors import Stopped, UserError
+from visr.finetuning import run as finetuning
+from visr.inference.prompts import ENV_REWARD
+from visr.inference.regression import estimate
+from visr.paper.reproduce.agents import INFERENCE_SHARE, RELABELLING, UPDATES_PER_FREE_STEP, Way
 from visr.paper.reproduce.plan import Counts
+from visr.storage import schema
 from visr.storage.files import write_json
-from visr.storage.run_dir import RunDir
+from visr.storage.records.finetuning import FinetuneResult
+from visr.storage.records.task import Task
+from visr.storage.records.two_phase import Adapted, AdaptedCondition
+from visr.storage.run_dir import RunDir, slug
 
 _LOCK_TIMEOUT = 15.0
+_STEPS_PER_ROUND = FinetuneConfig.num_envs * FinetuneConfig.unroll_length
+"""Steps of fine-tuning between updates."""
 
 
 def run(arguments: dict[str, Any]) -> None:
     """Train, evaluate or adapt, as `runner.instructions` says; continue what was started before."""
-    directory = RunDir(arguments["run"])
+    directory, counts = RunDir(arguments["run"]), Counts(**arguments["counts"])
     if arguments["phase"] == "train":
         train(directory, configuration.from_dict(arguments["config"]), arguments["job"])
     elif arguments["phase"] == "evaluate":
-        evaluate(directory, Counts(**arguments["counts"]))
+        evaluate(directory, counts)
     else:
-        from visr.paper.reproduce import adaptation
-
-        adaptation.adapt(directory, arguments["ways"], Counts(**arguments["counts"]))
+        adapt(directory, arguments["ways"], counts)
 
 
 def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
     """Train from the start or from the last checkpoint; the result is the same."""
     with run.locked(_LOCK_TIMEOUT):  # a worker of a killed driver may still be running
         pass
-    has_started = run.config_file.exists()
-    if has_started and run.config() != config:
-        raise UserError(f"{run.path} was made with other settings; choose another --out.")
-    if has_started:
+    if not run.config_file.exists():
+        pretraining.start(run.path, config)
+    elif run.config() == config:
         pretraining.resume(run.path)
     else:
-        pretraining.start(run.path, config)
+        raise UserError(f"{run.path} was made with other settings; choose another --out.")
     write_json(run.job, job)
 
 
 def evaluate(run: RunDir, counts: Counts) -> None:
     """The rewarded phase of the run's agent."""
-    from visr import api
-
-    if run.config().agent.algorithm in BASELINES:
-        from visr.paper.baselines import play
-
-        play.evaluate(run, num_trials=counts.trials, seed=run.config().training.seed)
+    config = run.config()
+    if config.agent.algorithm in BASELINES:
+        pretraining.evaluate_baseline(run, num_trials=counts.trials, seed=config.training.seed)
         return
-    loaded = api.load(run.path)
     cycles = counts.rewarded_episodes == 0
-    result = loaded.phase_two(
+    result = api.load(run.path).phase_two(
         num_episodes=counts.rewarded_steps if cycles else counts.rewarded_episodes,
         num_steps=counts.rewarded_steps,
         num_trials=counts.trials,
         num_tasks=Counts.rewarded_episodes if cycles else None,
-        seed=loaded.config.training.seed,
+        seed=config.training.seed,
     )
     result.save(run)
+
+
+def adapt(directory: RunDir, ways: Sequence[Way], counts: Counts) -> None:
+    """Adapt in each way, score each with whole episodes, write adapted.json; resume what was stopped.
+
+    Each way uses as many rewarded steps as the paper's phase (docs/beyond.md).
+    """
+    run = api.load(directory.path)
+    conditions = tuple(_condition(run, way, counts) for way in ways)
+    record = Adapted(env=run.config.env, num_steps=run.num_steps, conditions=conditions)
+    write_json(directory.adapted, schema.to_dict(record))
+
+
+def _condition(run: Run, way: Way, counts: Counts) -> AdaptedCondition:
+    """Fine-tune in one way and score the result."""
+    seed = run.config.training.seed
+    share = int(INFERENCE_SHARE * counts.rewarded_steps) if way == "fine-tuned" else 0
+    task, spent = infer(run, share, max(share, counts.rewarded_steps - share))
+    tuned = _tuned(run, task, way, counts.rewarded_steps - spent, _settings(way, counts))
+    played = tuned.evaluate_task(task, num_episodes=counts.trials, gpi=False, seed=seed + 1)
+    return AdaptedCondition(
+        **vars(dataclasses.replace(played, name=way)),
+        num_rewarded_steps=spent + tuned.num_steps,
+        num_free_steps=FinetuneResult.load(tuned.directory).num_free_steps,
+    )
+
+
+def _settings(way: Way, counts: Counts) -> dict[str, Any]:
+    """Fine-tuning settings of a way that differ from the defaults."""
+    if way != "relabelled":
+        return {"from_scratch": True} if way == "from scratch" else {}
+    return {
+        **RELABELLING,
+        "free_steps": counts.free_steps,
+        "free_updates": round(counts.free_steps * UPDATES_PER_FREE_STEP),
+        "sweep_steps": int(INFERENCE_SHARE * counts.rewarded_steps),
+    }
+
+
+def infer(run: Run, share: int, most: int) -> tuple[Task, int]:
+    """The task of the method `best` and the steps used: `share`, repeated until a reward is seen.
+
+    A random task if `most` steps bring no reward.
+    """
+    seed, spent = run.config.training.seed, 0
+    while 0 < share <= most - spent:
+        steps = run.collect_rewarded(num_episodes=share, num_steps=share, seed=seed + spent)
+        spent += steps.num_steps
+        if steps.num_rewarded:
+            steps = steps.clipped() if run.config.inference.clip_rewards else steps
+            steps.check()
+            return run.task_of(estimate(steps), "best", ENV_REWARD), spent
+    return run.skill(seed), spent
+
+
+def _tuned(run: Run, task: Task, way: Way, num_steps: int, tuning: dict[str, Any]) -> Run:
+    """The run fine-tuned for as many whole rounds as fit in `num_steps`, in a directory inside the run."""
+    place = RunDir(run.directory.finetuned_run(slug(way)))
+    settings = FinetuneConfig(
+        num_steps=max(num_steps // _STEPS_PER_ROUND, 1) * _STEPS_PER_ROUND,
+        seed=run.config.training.seed,
+        **tuning,
+    )
+    try:
+        return _finetuned(run, task, place, settings)
+    except UserError as error:
+        if isinstance(error.__cause__, OSError) or place.is_in_use or not place.path.exists():
+            raise  # a full disk or another process: removing the directory would not help
+        words = str(error).rstrip(".")
+        raise UserError(f"{words}; or remove {place.path} to fine-tune again.") from None
+
+
+def _finetuned(run: Run, task: Task, place: RunDir, settings: FinetuneConfig) -> Run:
+    if place.checkpoints():
+        finetuning.refuse_other(place.path, task, settings)
+        return api.load(finetuning.resume(place.path).path)
+    shutil.rmtree(place.path, ignore_errors=True)  # killed before its first checkpoint
+    # The paper's phase saved tasks that used rewarded steps of its own, so none of them is consulted.
+    return run.finetune(task, out=place.path, consult=(), **dataclasses.asdict(settings))
 
 
 def _exit_when_input_closes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from visr.storage.files import (
     writing,
 )
 from visr.storage.run_dir import RunDir
+from visr.storage.tables import csv_text
 
 _STATES = ("pending", "running", "done", "failed")
 _MAX_BYTES = 64 * 1024 * 1024
@@ -103,6 +105,17 @@ class Ledger:
         self._write()
         return self.rows[job.id]
 
+    def start(self, job: Job) -> None:
+        """Record that an attempt of the job begins."""
+        attempts = self.rows[job.id].attempts + 1
+        now = round(time.time(), 1)
+        self.change(job, state="running", attempts=attempts, started=now, error="")
+
+    def end(self, job: Job, state: str, seconds: float, error: str = "") -> Row:
+        """Record the end of an attempt that took so many seconds."""
+        total, now = round(self.rows[job.id].seconds + seconds, 1), round(time.time(), 1)
+        return self.change(job, state=state, seconds=total, ended=now, error=error)
+
     def state(self, job: Job) -> str:
         """The state of a job; "pending" if the ledger has no row for it."""
         return self.rows[job.id].state if job.id in self.rows else "pending"
@@ -115,14 +128,10 @@ class Ledger:
 
     def seconds_left(self, plan: Plan) -> dict[str, float | None]:
         """By agent: seconds of work left on one core, at the speed of its finished jobs; None: unknown."""
-        left: dict[str, float | None] = dict.fromkeys(job.agent for job in plan.jobs)
-        for agent in left:
-            jobs = [job for job in plan.jobs if job.agent == agent and self.state(job) != "done"]
-            speeds = [self._speed(agent, job.phase) for job in jobs]
-            if all(speeds):
-                left[agent] = sum(
-                    job.num_steps / (v or 1.0) for job, v in zip(jobs, speeds, strict=True)
-                )
+        left: dict[str, float | None] = dict.fromkeys((job.agent for job in plan.jobs), 0.0)
+        for job in (job for job in plan.jobs if self.state(job) != "done"):
+            known, speed = left[job.agent], self._speed(job.agent, job.phase)
+            left[job.agent] = known + job.num_steps / speed if speed and known is not None else None
         return left
 
     def _speed(self, agent: str, phase: str) -> float | None:
@@ -138,27 +147,15 @@ class Ledger:
         return self._speed(agent, "train") if phase == "evaluate" else None
 
     def _write(self) -> None:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow([*_COLUMNS, CHECKSUM])
-        for row in self.rows.values():
-            columns = [str(getattr(row, name)) for name in _COLUMNS]
-            writer.writerow([*columns, _checksum(columns)])
-        write_bytes(self._file, text.getvalue().encode())
+        rows = [[str(getattr(row, name)) for name in _COLUMNS] for row in self.rows.values()]
+        lines = [[*_COLUMNS, CHECKSUM], *([*row, _checksum(row)] for row in rows)]
+        write_bytes(self._file, csv_text(lines).encode())
 
 
 def new_row(job: Job) -> Row:
     """The row of a job that was not started."""
-    return Row(
-        job=job.id,
-        agent=job.agent,
-        game=job.game,
-        seed=job.seed,
-        phase=job.phase,
-        state="pending",
-        num_steps=job.num_steps,
-        config_hash=job.config_hash,
-    )
+    same = ("agent", "game", "seed", "phase", "num_steps", "config_hash")
+    return Row(job=job.id, state="pending", **{name: getattr(job, name) for name in same})
 
 
 def read(path: Path) -> list[Row]:
@@ -187,7 +184,8 @@ def _checksum(columns: list[str]) -> str:
 def _row(values: dict[str, str]) -> Row:
     if None in values.values():
         raise ValueError(f"the row of {values['job']} is cut short")
-    if CHECKSUM in values and values[CHECKSUM] != _checksum([values[name] for name in _COLUMNS]):
+    checksum = _checksum([values[name] for name in _COLUMNS])
+    if values.get(CHECKSUM, checksum) != checksum:
         raise ValueError(f"the row of {values['job']} does not match its checksum")
     row = Row(**{f.name: _KINDS[str(f.type)](values[f.name]) for f in fields(Row)})
     if row.state not in _STATES:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -158,30 +159,35 @@ def make(
     """
     if paper and suite != "atari":
         raise UserError(f"--paper is the plan of the paper's Atari experiments, not of {suite}.")
+    if not seeds:
+        raise UserError("--seeds names no seed; give at least one, such as --seeds 0.")
     preset = presets.get("atari" if paper else _PRESETS[suite])
     names = only or (PAPER_AGENTS if paper else AGENTS[suite])
     chosen = [agents.named(name) for name in dict.fromkeys(names)]
-    if ways:
-        chosen = _limit_ways(ways, suite, chosen)
-    games = [_game(name, suite) for name in dict.fromkeys(chosen_games)] or list(_all_games(suite))
-    counts = counts or counts_of(suite)
-    if not seeds:
-        raise UserError("--seeds names no seed; give at least one, such as --seeds 0.")
-    fields = _ON_MINATAR if suite in _MINATAR_SUITES else {}
+    _check_ways(ways, suite, chosen)
+    games = [_game(name, suite) for name in dict.fromkeys(chosen_games)] or _all_games(suite)
     jobs = []
-    for seed in dict.fromkeys(seeds):
-        for game in games:
-            for agent in chosen:
-                config = _config(preset, agent, game, seed, num_steps, fields)
-                _check_has_score(suite, agent, config)
-                jobs += _jobs(suite, agent, config, counts)
+    for seed, game, agent in itertools.product(dict.fromkeys(seeds), games, chosen):
+        changes = {"env": game, "seed": seed, "num_processes": 1}
+        changes |= _ON_MINATAR if suite in _MINATAR_SUITES else {}
+        changes |= agent.fields if num_steps is None else {"num_steps": num_steps, **agent.fields}
+        config = configuration.replace(preset, **changes)
+        if suite == "grid" and config.agent.algorithm not in ADAPTING:
+            raise UserError(  # the grid has no reward of its own to score it by
+                f"The agent {agent.name} cannot be given a task, and the plan grid compares nothing "
+                "else; leave it out (a random policy counts as 0 there)."
+            )
+        train = Job(suite, agent.name, "train", config, counts or counts_of(suite))
+        jobs.append(train)
+        if suite != "grid":  # grid runs are evaluated while they train
+            jobs.append(replace(train, phase="evaluate"))
+        adapting = tuple(way for way in agent.ways if not ways or way in ways)
+        if suite == "beyond" and adapting:
+            jobs.append(replace(train, phase="adapt", ways=adapting))
     return Plan(suite, tuple(jobs))
 
 
-def _limit_ways(
-    ways: Sequence[Way], suite: SuiteName, chosen: list[PlannedAgent]
-) -> list[PlannedAgent]:
-    """The agents, each with only the given ways."""
+def _check_ways(ways: Sequence[Way], suite: SuiteName, chosen: list[PlannedAgent]) -> None:
     known = {way for agent in chosen if suite == "beyond" for way in agent.ways}
     for way in ways:
         if way not in known:
@@ -189,45 +195,11 @@ def _limit_ways(
                 f"No agent of this plan adapts in the way {way!r}; leave it out, or use the plan beyond "
                 "with the agent visr."
             )
-    return [replace(a, ways=tuple(way for way in a.ways if way in ways)) for a in chosen]
-
-
-def _jobs(suite: SuiteName, agent: PlannedAgent, config: RunConfig, counts: Counts) -> list[Job]:
-    """The jobs of one run; grid runs are evaluated while they train."""
-    jobs = [Job(suite, agent.name, "train", config, counts)]
-    if suite != "grid":
-        jobs.append(Job(suite, agent.name, "evaluate", config, counts))
-    if suite == "beyond" and agent.ways:
-        jobs.append(Job(suite, agent.name, "adapt", config, counts, agent.ways))
-    return jobs
-
-
-def _check_has_score(suite: SuiteName, agent: PlannedAgent, config: RunConfig) -> None:
-    """Refuse agents without tasks on the grid, which has no reward of its own to score them by."""
-    if suite == "grid" and config.agent.algorithm not in ADAPTING:
-        raise UserError(
-            f"The agent {agent.name} cannot be given a task, and the plan grid compares nothing else; "
-            "leave it out (a random policy counts as 0 there)."
-        )
 
 
 def counts_of(suite: SuiteName) -> Counts:
     """The paper's sizes; on MinAtar, where episodes are short, without the limit of 50 episodes."""
     return Counts(rewarded_episodes=0) if suite in _MINATAR_SUITES else Counts()
-
-
-def _config(
-    preset: RunConfig,
-    agent: PlannedAgent,
-    game: str,
-    seed: int,
-    num_steps: int | None,
-    fields: dict[str, Any],
-) -> RunConfig:
-    changes = {"env": game, "seed": seed, "num_processes": 1, **fields, **agent.fields}
-    if num_steps is not None and not agent.has_own_budget:
-        changes["num_steps"] = num_steps
-    return configuration.replace(preset, **changes)
 
 
 def _all_games(suite: SuiteName) -> tuple[str, ...]:
@@ -258,12 +230,9 @@ def _bare(id: str) -> str:
 
 def _choices(config: RunConfig) -> dict[str, Any]:
     """The fields whose values differ from the defaults."""
-    default = RunConfig()
-    chosen = {
-        name: value
-        for name, section in configuration.field_names().items()
-        if section
-        and (value := getattr(getattr(config, section), name))
-        != getattr(getattr(default, section), name)
-    }
-    return {"env": config.env, **chosen}
+    chosen: dict[str, Any] = {"env": config.env}
+    for section in configuration.SECTIONS:
+        default = getattr(RunConfig(), section)
+        fields = vars(getattr(config, section))
+        chosen |= {k: value for k, value in fields.items() if value != getattr(default, k)}
+    return chosen

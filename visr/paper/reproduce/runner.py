@@ -23,6 +23,7 @@ from visr.storage.run_dir import RunDir
 
 JOB_FORMAT = 1
 """Format of a run's job.json."""
+_JOB_FIELDS = ("suite", "agent", "game", "seed", "config_hash")
 _POLL_SECONDS = 0.1
 _STOP_SECONDS = 60.0
 """Time for jobs to save their work when the runner is asked to stop."""
@@ -65,14 +66,7 @@ class Runner:
     def _start_more(self) -> bool:
         """Start jobs until enough run; False if none runs."""
         while len(self._attempts) < self._num_jobs and (job := self._next()):
-            row = self._ledger.rows[job.id]
-            self._ledger.change(
-                job,
-                state="running",
-                attempts=row.attempts + 1,
-                started=round(time.time(), 1),
-                error="",
-            )
+            self._ledger.start(job)
             self._attempts.append(self._start(job))
         return bool(self._attempts)
 
@@ -93,9 +87,7 @@ class Runner:
 
     def _record_end(self, attempt: Attempt) -> Row:
         """Write the result of an ended attempt; a job that was stopped is pending again."""
-        _close_input(attempt.process)
-        code, row = attempt.process.returncode, self._ledger.rows[attempt.job.id]
-        seconds = round(row.seconds + time.monotonic() - attempt.started, 1)
+        code = attempt.process.returncode
         state, error = "done", ""
         if code == 128 + signal.SIGTERM:
             state = "pending"
@@ -103,9 +95,11 @@ class Runner:
             state, error = "failed", _last_line(attempt.log, code)
         elif attempt.log.exists() and not attempt.log.stat().st_size:
             attempt.log.unlink()
-        return self._ledger.change(
-            attempt.job, state=state, seconds=seconds, ended=round(time.time(), 1), error=error
-        )
+        return self._record(attempt, state, error)
+
+    def _record(self, attempt: Attempt, state: str, error: str = "") -> Row:
+        _close_input(attempt.process)
+        return self._ledger.end(attempt.job, state, time.monotonic() - attempt.started, error)
 
     def _stop(self) -> None:
         """Ask running jobs to save their work, wait for them, and record them as pending."""
@@ -118,9 +112,7 @@ class Runner:
             except subprocess.TimeoutExpired:
                 attempt.process.kill()
                 attempt.process.wait()
-            _close_input(attempt.process)
-            seconds = self._ledger.rows[attempt.job.id].seconds + time.monotonic() - attempt.started
-            self._ledger.change(attempt.job, state="pending", seconds=round(seconds, 1))
+            self._record(attempt, "pending")
 
 
 def run_on_ray(
@@ -139,17 +131,14 @@ def run_on_ray(
         for phase in get_args(Phase):
             ready = [job for job in plan.jobs if job.phase == phase and ledger.is_ready(job)]
             for job in ready:
-                attempts = ledger.rows[job.id].attempts + 1
-                ledger.change(job, state="running", attempts=attempts, error="")
+                ledger.start(job)
             started, left = time.monotonic(), {str(out / job.run): job for job in ready}
             try:
                 for outcome in session.run_all([instructions(job, out) for job in ready], jobs.run):
                     state = "failed" if outcome.error else "done"
-                    seconds = round(
-                        time.monotonic() - started, 1
-                    )  # includes waiting for a free CPU
-                    columns = {"state": state, "seconds": seconds, "error": outcome.error[:500]}
-                    note(ledger.change(left.pop(outcome.job["run"]), **columns))
+                    seconds = time.monotonic() - started  # includes waiting for a free CPU
+                    job = left.pop(outcome.job["run"])
+                    note(ledger.end(job, state, seconds, outcome.error[:500]))
             finally:
                 for job in left.values():
                     ledger.change(job, state="pending")
@@ -163,14 +152,7 @@ def instructions(job: Job, out: Path) -> dict[str, Any]:
         "config": configuration.to_dict(job.config),
         "counts": vars(job.counts),
         "ways": job.ways,
-        "job": {
-            "format": JOB_FORMAT,
-            "suite": job.suite,
-            "agent": job.agent,
-            "game": job.game,
-            "seed": job.seed,
-            "config_hash": job.config_hash,
-        },
+        "job": {"format": JOB_FORMAT, **{name: getattr(job, name) for name in _JOB_FIELDS}},
     }
 
 

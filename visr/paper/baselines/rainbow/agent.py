@@ -13,10 +13,10 @@ from torch.optim import Adam
 
 from visr import envs
 from visr.config import RunConfig
-from visr.envs.episodes import EpisodeReturns
 from visr.errors import UserError
 from visr.ops import derived_seed
-from visr.paper.baselines.rainbow.config import RainbowConfig, rainbow_config
+from visr.paper.baselines.env import BaselineEnv
+from visr.paper.baselines.rainbow import RainbowConfig, rainbow_config
 from visr.paper.baselines.rainbow.network import DuelingDistribution, new_network
 from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch, PrioritisedReplay
 from visr.storage.run_dir import RunDir
@@ -34,10 +34,7 @@ _ROUND = 100
 
 
 class Rainbow:
-    """A `Trainer`; rewards are clipped to [-1, 1], and `returns` are raw.
-
-    Steps that only reset are not counted. In Atari a lost life terminates, and the episode continues.
-    """
+    """A `Trainer` that acts in a `BaselineEnv`."""
 
     agent: None = None
     """It cannot be given a task."""
@@ -47,15 +44,13 @@ class Rainbow:
     def __init__(self, config: RunConfig, rainbow: RainbowConfig | None = None) -> None:
         self.config, self._seed = config, config.training.seed
         self._rainbow = rainbow or rainbow_config(config)
-        self._env = envs.make_vec(config, 1)
-        self._life_loss_terminates = config.life_loss_terminates
+        self.returns: list[float] = []
+        """Of episodes that ended since the last row."""
+        self._env = BaselineEnv(config, self.returns)
         self.learner = RainbowLearner(new_network(config, envs.spec(config)), self._rainbow)
         self._network = self.learner.network
         self._rng = torch.Generator().manual_seed(derived_seed(self._seed, 2))
         self.num_steps = 0
-        self.returns: list[float] = []
-        """Of episodes that ended since the last row."""
-        self._running = EpisodeReturns(1, torch.float64)
         self._reset()
         fits = _MAX_REPLAY_BYTES // self._observation.nbytes
         size = max(min(self._rainbow.replay_steps, self.total_steps, fits), _MIN_REPLAY_STEPS)
@@ -64,9 +59,7 @@ class Rainbow:
 
     def _reset(self) -> None:
         """Start an episode; its seed depends only on the run's seed and the number of steps."""
-        seed = derived_seed(self._seed, 1, self.num_steps)
-        self._observation: NDArray = self._env.reset(seed=seed)[0][0].copy()
-        self._running.clear()
+        self._observation, _ = self._env.reset(seed=derived_seed(self._seed, 1, self.num_steps))
 
     @property
     def total_steps(self) -> int:
@@ -96,17 +89,13 @@ class Rainbow:
     def step(self) -> dict[str, Tensor] | None:
         """One step, and the metrics of an update if one is due."""
         action = self._choose()
-        observation, reward, terminated, truncated, info = self._env.step(np.array([action]))
-        ended = bool(terminated[0] or truncated[0])
-        is_terminal = bool(terminated[0] or (self._life_loss_terminates and info["life_lost"][0]))
-        self.memory.add(self._observation, action, float(np.clip(reward[0], -1, 1)), is_terminal)
-        self._running.add(torch.as_tensor(reward)[None], torch.tensor([[False]]))
+        observation, reward, terminated, _, _ = self._env.step(action)
+        self.memory.add(self._observation, action, reward, terminated)
         self.num_steps += 1
-        if ended:
-            self.memory.end_episode(observation[0])
-            observation, reward, *_ = self._env.step(np.array([0]))  # this step only resets
-            self.returns += self._running.add(torch.as_tensor(reward)[None], torch.tensor([[True]]))
-        self._observation = observation[0].copy()
+        if self._env.has_ended:
+            self.memory.end_episode(observation)
+            observation, _ = self._env.reset()
+        self._observation = observation
         is_due = self.num_steps % self._rainbow.update_every == 0
         return self._learn() if is_due and self.num_steps > self._rainbow.warm_up else None
 
@@ -128,11 +117,11 @@ class Rainbow:
 
     def extra_rows(self) -> dict[str, dict[str, float]]:
         """Raw returns of the episodes that ended since the last call."""
-        returns, self.returns = self.returns, []
-        if not returns:
+        if not self.returns:
             return {}
-        mean = sum(returns) / len(returns)
-        return {"online": {"num_episodes": float(len(returns)), "mean_return": mean}}
+        count, total = len(self.returns), sum(self.returns)
+        self.returns.clear()
+        return {"online": {"num_episodes": float(count), "mean_return": total / count}}
 
     def reset_unsaveable_envs(self) -> None:
         """Start a new episode, as a resumed run will; not needed at the first and at the last step."""
@@ -158,7 +147,7 @@ class Rainbow:
         self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
         self.memory.load_state(within(tensors, "memory."))
         self._rng.set_state(tensors["random"])
-        self.returns = tensors["returns"].tolist()
+        self.returns[:] = tensors["returns"].tolist()
         self._reset()
 
 

@@ -13,7 +13,7 @@ from visr.config import RunConfig
 from visr.networks import images
 from visr.networks.torsos import MlpTorso
 from visr.ops import derived_seed
-from visr.paper.baselines.rainbow.config import RainbowConfig, rainbow_config
+from visr.paper.baselines.rainbow import RainbowConfig, rainbow_config
 from visr.training import devices
 from visr.types import EnvSpec
 
