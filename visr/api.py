@@ -9,7 +9,7 @@ from typing import Any
 from visr import config as configuration
 from visr import pretraining
 from visr.config import GRID, RunConfig, presets
-from visr.envs import modules
+from visr.envs import gym
 from visr.errors import UserError
 from visr.play.policy import Policy
 from visr.run import Run
@@ -51,7 +51,7 @@ def pretrain(
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
-    modules.trust(env)
+    gym.trust(env)
     return Run(pretraining.start(path, config, observe, cluster))
 
 

@@ -25,9 +25,9 @@ class Stopped(Exception):
 
 
 def short_repr(value: Any, most: int = 60) -> str:
-    """The repr of a value, cut to `most` characters."""
+    """The repr of a value on one line, cut to `most` characters."""
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())
     except ValueError:  # Python prints no number of more than 4,300 digits
         return "a number of thousands of digits"
     return text if len(text) <= most else f"{text[: most - 3]}..."
@@ -57,13 +57,11 @@ def encodable(text: str) -> str:
 
 
 @contextlib.contextmanager
-def needing(module: str, extra: str) -> Iterator[None]:
+def needing(module: str, extra: str, what: str = "This") -> Iterator[None]:
     """If an import inside fails because `module` is not installed, name the extra that installs it."""
     try:
         yield
-    except ModuleNotFoundError as error:
-        if error.name != module:
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != module:
             raise
-        raise UserError(
-            f'This needs {module}; install it with `pip install "visr[{extra}]"`.'
-        ) from None
+        raise UserError(f'{what} needs {module}: pip install "visr[{extra}]".') from None

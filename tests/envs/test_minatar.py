@@ -185,7 +185,7 @@ def test_a_step_before_any_reset_is_refused():
 
 
 def test_an_unknown_game_is_answered_with_the_nearest_one():
-    with pytest.raises(UserError, match=r"did you mean 'MinAtar/Breakout-v1'\?"):
+    with pytest.raises(UserError, match="did you mean 'MinAtar/Breakout-v1'"):
         envs.make_vec(RunConfig(env="MinAtar/Brekout-v1"), 1)
 
 

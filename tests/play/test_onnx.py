@@ -132,7 +132,9 @@ def test_without_onnx_one_sentence_says_how_to_get_it(
     pole: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str
 ):
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(UserError, match=r'Exporting needs onnx: pip install "visr\[export\]"'):
+    with pytest.raises(
+        UserError, match=rf'Exporting needs {missing}: pip install "visr\[export\]"'
+    ):
         pole.export(task(pole), tmp_path / "pole.onnx")
     assert not list(tmp_path.iterdir())
 

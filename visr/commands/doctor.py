@@ -41,9 +41,9 @@ def run(args: list[str]) -> int:
     options.check_range(chosen, ("seed",), 0)
     sections = {name: getattr(chosen, name) for name in ("grid", "atari", "minatar", "gym")}
     config = configuration.validated(RunConfig(chosen.env, **sections))
-    from visr.envs import check, modules
+    from visr.envs import check, gym
 
-    modules.trust(config.env)
+    gym.trust(config.env)
     found = check.check_env(config, chosen.steps, chosen.seed)
     remarks = list(found.remarks)
     if not found.problems:

@@ -92,10 +92,10 @@ def run(args: list[str]) -> int:
 
 def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir:
     from visr import api, pretraining
-    from visr.envs import modules
+    from visr.envs import gym
 
     if chosen.resume is None:
-        modules.trust(config.env)
+        gym.trust(config.env)
     with output.training_progress() as observe, _quiet_threads():
         if chosen.resume is not None:
             processes = chosen.training.num_processes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from visr.config.fields import RunConfig
     from visr.envs.grid.world import GridWorld
     from visr.envs.spaces import SpaceCodec
-
-__all__ = ["exact_model", "list_envs", "make_vec", "space_codec", "spec"]
 
 _DESCRIPTIONS = {
     GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
@@ -100,17 +99,11 @@ def exact_model(config: RunConfig) -> GridWorld | None:
 
 def spec(config: RunConfig) -> EnvSpec:
     """The spaces of one environment."""
-    env = make_vec(config, 1)
-    try:
+    with contextlib.closing(make_vec(config, 1)) as env:
         return EnvSpec(env.single_observation_space, int(env.single_action_space.n))  # pyright: ignore
-    finally:
-        env.close()
 
 
 def space_codec(config: RunConfig) -> SpaceCodec:
     """How to convert observations and actions of single environments of this kind."""
-    env = make_vec(config, 1)
-    try:
+    with contextlib.closing(make_vec(config, 1)) as env:
         return env.codec  # pyright: ignore[reportAttributeAccessIssue]
-    finally:
-        env.close()

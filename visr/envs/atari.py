@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from visr import atari_games
 from visr.config import ATARI, AtariConfig
+from visr.envs.gym import unknown_env
 from visr.envs.spaces import identity_codec
-from visr.envs.validation import unknown_env
-from visr.errors import UserError
+from visr.errors import UserError, needing
 
 _LARGEST = 2**31 - 1
 """The largest integer that ALE accepts, also as a seed."""
@@ -42,12 +42,8 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
 
         `screen` returns colour frames instead, uint8 [N, 1, 210, 160, 3]; the game itself is the same.
         """
-        try:
+        with needing("ale_py", "atari", f"The environment {id!r}"):
             from ale_py.vector_env import AtariVectorEnv
-        except ImportError as error:
-            raise UserError(
-                f'The environment {id!r} needs ale-py: pip install "visr[atari]".'
-            ) from error
         self._ale = AtariVectorEnv(
             _rom(id),
             num_envs,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from visr.config import RunConfig
 from visr.envs import make_vec, space_codec
 from visr.envs.gym import GymEnvs
-from visr.envs.spaces import one_line
+from visr.errors import short_repr
 
 _COPIES = 8
 _COMPARED_STEPS = 200
@@ -48,32 +50,42 @@ class EnvCheck:
 
 def check_env(config: RunConfig, num_steps: int, seed: int = 0) -> EnvCheck:
     """Play `num_steps` random steps, then compare two short runs with the same seed."""
-    env = make_vec(config, _COPIES)
-    if isinstance(env, GymEnvs):
-        env.allow_non_finite = True  # counted here, not refused
     codec = space_codec(config)
-    space, count = env.single_observation_space, int(env.single_action_space.n)  # pyright: ignore
-    seen = _play(env, max(num_steps // _COPIES, 1), seed)
-    env.close()
+    with contextlib.closing(_make(config, _COPIES)) as env:
+        space, count = env.single_observation_space, _num_actions(env)
+        played = _play(env, max(num_steps // _COPIES, 1), seed)
+    reward, lengths = played.reward, played.lengths
+    is_vector = isinstance(space, spaces.Box) and len(space.shape) == 1
     found = EnvCheck(
         env=config.env,
-        own_observations=one_line(codec.own_space),
+        own_observations=short_repr(codec.own_space),
         seen_as=_described(space),
         own_actions=f"{count} of them" if codec.actions.ndim == 1 else f"{count} combinations",
         num_actions=count,
-        num_steps=seen["num_steps"],
-        steps_per_second=seen["num_steps"] / seen["seconds"],
+        num_steps=len(reward),
+        steps_per_second=len(reward) / played.seconds,
         is_deterministic=_is_deterministic(config, seed),
-        num_rewarded=seen["num_rewarded"],
-        smallest_reward=seen["smallest_reward"],
-        largest_reward=seen["largest_reward"],
-        num_episodes=len(seen["lengths"]),
-        num_truncated=seen["num_truncated"],
-        mean_length=float(np.mean(seen["lengths"])) if seen["lengths"] else None,
-        num_constant=_num_constant(space, seen["lowest"], seen["highest"]),
+        num_rewarded=int(np.count_nonzero(reward)),
+        smallest_reward=float(reward.min()),
+        largest_reward=float(reward.max()),
+        num_episodes=len(lengths),
+        num_truncated=played.num_truncated,
+        mean_length=float(np.mean(lengths)) if lengths else None,
+        num_constant=int((played.lowest == played.highest).sum()) if is_vector else None,
     )
-    _judge(found, seen)
+    _judge(found, played)
     return found
+
+
+def _make(config: RunConfig, num_envs: int) -> VectorEnv:
+    env = make_vec(config, num_envs)
+    if isinstance(env, GymEnvs):
+        env.allow_non_finite = True  # counted here, not refused
+    return env
+
+
+def _num_actions(env: VectorEnv) -> int:
+    return int(env.single_action_space.n)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _described(space: spaces.Space) -> str:
@@ -85,88 +97,70 @@ def _described(space: spaces.Space) -> str:
     return f"a vector of {space.shape[0]} numbers"
 
 
-def _play(env: VectorEnv, num_steps: int, seed: int) -> dict[str, Any]:
-    random = np.random.default_rng(seed)
+class Played(NamedTuple):
+    """What random steps have shown."""
+
+    seconds: float
+    reward: NDArray
+    """[steps]"""
+    lengths: list[int]
+    """Steps of each episode that ended."""
+    num_truncated: int
+    num_bad: int
+    """NaN and infinite numbers in observations."""
+    lowest: NDArray
+    """The smallest value of each number of the observation."""
+    highest: NDArray
+
+
+def _play(env: VectorEnv, num_steps: int, seed: int) -> Played:
+    random, count = np.random.default_rng(seed), _num_actions(env)
     observation, _ = env.reset(seed=seed)
     lowest, highest = (observation.astype(np.float64) for _ in range(2))
     age, ended = np.zeros(env.num_envs, dtype=np.int64), np.zeros(env.num_envs, dtype=np.bool_)
     lengths: list[int] = []
     rewards: list[NDArray] = []
-    num_truncated, num_bad = 0, _num_bad(observation)
-    count: int = env.single_action_space.n  # pyright: ignore
+    num_truncated, num_bad = 0, int((~np.isfinite(observation)).sum())
     start = time.perf_counter()
     for _ in range(num_steps):
         observation, reward, terminated, truncated, _ = env.step(
             random.integers(count, size=env.num_envs)
         )
-        happened = ~ended
-        age += happened
-        rewards.append(reward[happened])
+        age += ~ended  # an environment that ended only resets in this step
+        rewards.append(reward[~ended])
         ended = terminated | truncated
         lengths += age[ended].tolist()
         age[ended] = 0
         num_truncated += int((truncated & ~terminated).sum())
-        num_bad += _num_bad(observation)
+        num_bad += int((~np.isfinite(observation)).sum())
         np.minimum(lowest, observation, out=lowest)
         np.maximum(highest, observation, out=highest)
-    seconds = time.perf_counter() - start
-    reward = np.concatenate(rewards)
-    return {
-        "num_steps": len(reward),
-        "seconds": max(seconds, 1e-9),
-        "lengths": lengths,
-        "num_truncated": num_truncated,
-        "num_rewarded": int(np.count_nonzero(reward)),
-        "smallest_reward": float(reward.min()),
-        "largest_reward": float(reward.max()),
-        "finite_rewards": bool(np.isfinite(reward).all()),
-        "num_bad": num_bad,
-        "lowest": lowest.min(axis=0),
-        "highest": highest.max(axis=0),
-    }
-
-
-def _num_bad(observation: NDArray) -> int:
-    is_float = observation.dtype.kind == "f"
-    return int(np.count_nonzero(~np.isfinite(observation))) if is_float else 0
-
-
-def _num_constant(space: spaces.Space, lowest: NDArray, highest: NDArray) -> int | None:
-    is_vector = isinstance(space, spaces.Box) and len(space.shape) == 1
-    return int(np.count_nonzero(lowest == highest)) if is_vector else None
+    seconds = max(time.perf_counter() - start, 1e-9)
+    extremes = lowest.min(axis=0), highest.max(axis=0)
+    return Played(seconds, np.concatenate(rewards), lengths, num_truncated, num_bad, *extremes)
 
 
 def _is_deterministic(config: RunConfig, seed: int) -> bool:
     """Whether equal seeds and actions give equal steps, resets included."""
-    first, second = (make_vec(config, 2) for _ in range(2))
-    for env in (first, second):
-        if isinstance(env, GymEnvs):
-            env.allow_non_finite = True
+
+    def same(first: Iterable[NDArray], second: Iterable[NDArray]) -> bool:
+        return all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
+
     random = np.random.default_rng(seed)
-    try:
-        if not np.array_equal(
-            first.reset(seed=seed)[0], second.reset(seed=seed)[0], equal_nan=True
-        ):
+    with contextlib.closing(_make(config, 2)) as one, contextlib.closing(_make(config, 2)) as two:
+        if not same(one.reset(seed=seed)[:1], two.reset(seed=seed)[:1]):
             return False
-        count: int = first.single_action_space.n  # pyright: ignore
-        for _ in range(_COMPARED_STEPS):
-            action = random.integers(count, size=2)
-            for a, b in zip(first.step(action)[:4], second.step(action)[:4], strict=True):
-                if not np.array_equal(a, b, equal_nan=True):
-                    return False
-        return True
-    finally:
-        first.close()
-        second.close()
+        actions = random.integers(_num_actions(one), size=(_COMPARED_STEPS, 2))
+        return all(same(one.step(action)[:4], two.step(action)[:4]) for action in actions)
 
 
-def _judge(found: EnvCheck, seen: dict[str, Any]) -> None:
+def _judge(found: EnvCheck, played: Played) -> None:
     """Add problems and remarks for somebody who wants to train here."""
-    if seen["num_bad"]:
-        found.problems.append(f"{seen['num_bad']} numbers in observations were NaN or infinite.")
-    if not seen["finite_rewards"]:
+    if played.num_bad:
+        found.problems.append(f"{played.num_bad} numbers in observations were NaN or infinite.")
+    if not np.isfinite(played.reward).all():
         found.problems.append("Some rewards were NaN or infinite.")
-    if np.array_equal(seen["lowest"], seen["highest"]):
+    if np.array_equal(played.lowest, played.highest):
         found.problems.append("The observation never changed, so there is nothing to learn.")
     if found.num_actions < 2:
         found.problems.append("There is only one action, so there is nothing to choose.")

@@ -1,10 +1,21 @@
-"""Copies of any Gymnasium environment with a moderate number of actions."""
+"""Copies of any Gymnasium environment with a moderate number of actions, `Id-v0` or `module:Id-v0`.
+
+Importing a module runs its code, and a run may come from a stranger. So a module is imported only if the user
+named it: on the command line, in `visr.pretrain`, or in VISR_TRUST.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import importlib
 import importlib.util
+import os
+import sys
+import traceback
 import warnings
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -17,9 +28,13 @@ from numpy.typing import NDArray
 
 from visr import atari_games
 from visr.config import GymConfig
-from visr.envs import modules, validation
 from visr.envs.spaces import codec_for
 from visr.errors import UserError
+
+TRUST = "VISR_TRUST"
+"""The environment variable with trusted modules, separated by commas; child processes inherit it."""
+_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
+"""Packages that register ids with these prefixes; a fixed list, because an id may come from a stranger."""
 
 
 def spread_seeds(seed: int, num_envs: int) -> list[int]:
@@ -28,10 +43,14 @@ def spread_seeds(seed: int, num_envs: int) -> list[int]:
 
 
 class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
-    """Copies of one environment, with observations and actions converted by a `SpaceCodec`."""
+    """Copies of one environment, with observations and actions converted by a `SpaceCodec`.
+
+    What its code raises and returns is checked; every error names the environment.
+    """
 
     def __init__(self, inner: VectorEnv, discretise: int = 0) -> None:
         self.inner, self.num_envs, self.allow_non_finite = inner, inner.num_envs, False
+        self._name = inner.spec.id if inner.spec else type(inner).__name__
         self.metadata = {**inner.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.codec = codec_for(inner, discretise)
         self.single_observation_space = self.codec.space
@@ -45,31 +64,60 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
         """Start a new episode everywhere."""
         super().reset(seed=seed)
         seeds: Any = None if seed is None else spread_seeds(seed, self.num_envs)
-        with validation.env_errors(self._name):
+        with self._errors():
             observation, info = self.inner.reset(seed=seeds, options=options)
             observation = self.codec.encode(observation)
-        self._check(observation)
-        return observation, info
+        return self._checked(observation), info
 
     def step(self, actions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray, dict[str, Any]]:
         """Act everywhere; environments whose episode ended at the last step reset instead."""
-        with validation.env_errors(self._name):
+        with self._errors():
             observation, reward, terminated, truncated, info = self.inner.step(
                 self.codec.actions[actions]
             )
             observation = self.codec.encode(observation)
             reward = np.asarray(reward, dtype=np.float32)
-        self._check(observation)
-        return observation, reward, terminated, truncated, info
+        return self._checked(observation), reward, terminated, truncated, info
 
-    def _check(self, observation: NDArray) -> None:
-        validation.check_in_space(self._name, self.single_observation_space, observation)
-        if observation.dtype.kind == "f" and not self.allow_non_finite:
-            validation.check_finite(self._name, self.codec.field_names, observation)
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn any exception of the environment's code into one sentence with its file and line."""
+        try:
+            yield
+        except UserError:
+            raise
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            reason = _reason(f"{type(error).__name__}: {error}")
+            raise UserError(
+                f"The environment {self._name} failed with {reason[:300]} ({Path(where.filename).name}, line "
+                f"{where.lineno}); mend it, then go on: what was saved is kept."
+            ) from error
 
-    @property
-    def _name(self) -> str:
-        return self.inner.spec.id if self.inner.spec else type(self.inner).__name__
+    def _checked(self, observation: NDArray) -> NDArray:
+        """Refuse observations [B, ...] of another shape, states outside of the space, NaN and infinity."""
+        space = self.single_observation_space
+        if observation.shape[1:] != space.shape:
+            raise UserError(
+                f"The environment {self._name} changed its observations from shape {space.shape} to "
+                f"{observation.shape[1:]}; visr needs one shape throughout, so pad or crop them in a wrapper."
+            )
+        if isinstance(space, spaces.Discrete):
+            lowest, highest = int(observation.min()), int(observation.max())
+            if lowest < 0 or highest >= space.n:
+                raise UserError(
+                    f"The environment {self._name} is in state {lowest if lowest < 0 else highest}, but "
+                    f"promised states 0 to {space.n - 1}; mend its observation_space."
+                )
+        elif observation.dtype.kind == "f" and not self.allow_non_finite:
+            bad = np.argwhere(~np.isfinite(observation))
+            if len(bad):
+                value, name = observation[tuple(bad[0])], self.codec.field_names[bad[0][1]]
+                raise UserError(
+                    f"The environment {self._name} returned {value} as {name!r}; mend it (`visr doctor` "
+                    "counts such numbers), then go on: what was saved is kept."
+                )
+        return observation
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the inner environments and their processes."""
@@ -77,10 +125,14 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
 
 
 def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
-    """Copies of a registered environment, `Id-v0` or `module:Id-v0`."""
-    modules.load(env)
+    """Copies of a registered environment."""
+    _import_module_of(env)
     id = env.rpartition(":")[2]
-    _import_known(id)
+    for prefix, package in _PACKAGES.items():
+        if id.startswith(prefix) and importlib.util.find_spec(package):
+            with warnings.catch_warnings():  # Box2D fails to import where warnings are errors
+                warnings.simplefilter("ignore")
+                importlib.import_module(package)
     try:
         made = gymnasium.make_vec(
             id,
@@ -88,13 +140,11 @@ def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
             vectorization_mode=config.vectorize,
             vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
         )
-    except gymnasium.error.UnregisteredEnv as error:
-        raise UserError(_unknown(id)) from error
-    except Exception as error:  # the user's code failed
-        if id not in gymnasium.registry:
-            raise UserError(_unknown(id)) from error
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise UserError(f"The environment {id!r} could not be built: {reason}.") from error
+    except Exception as error:  # it is unknown, or the user's code failed
+        if isinstance(error, gymnasium.error.UnregisteredEnv) or id not in gymnasium.registry:
+            games = (game.id for game in atari_games.all_games())
+            raise UserError(unknown_env(id, {*gymnasium.registry, *games})) from error
+        raise UserError(f"The environment {id!r} could not be built: {_reason(error)}.") from error
     try:
         return GymEnvs(made, config.discretise)
     except UserError:
@@ -102,19 +152,48 @@ def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
         raise
 
 
-_PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
-"""Packages that register ids with these prefixes; a fixed list, because an id may come from a stranger."""
+def trust(env: str) -> None:
+    """Allow the import of this environment's module, because the user named it."""
+    module, trusted = env.rpartition(":")[0], _trusted()
+    if module and module not in trusted:
+        os.environ[TRUST] = ",".join([*trusted, module])
 
 
-def _import_known(id: str) -> None:
-    for prefix, package in _PACKAGES.items():
-        if id.startswith(prefix) and importlib.util.find_spec(package):
-            with warnings.catch_warnings():  # Box2D fails to import where warnings are errors
-                warnings.simplefilter("ignore")
-                importlib.import_module(package)
+def _trusted() -> list[str]:
+    return [name for name in os.environ.get(TRUST, "").split(",") if name]
 
 
-def _unknown(id: str) -> str:
-    return validation.unknown_env(
-        id, {*gymnasium.registry, *(game.id for game in atari_games.all_games())}
-    )
+def _import_module_of(env: str) -> None:
+    """Import the module that registers `env`, if it has one and the user trusts it."""
+    module = env.rpartition(":")[0]
+    if not module or module in sys.modules:
+        return
+    if module not in _trusted():
+        raise UserError(
+            f"The environment {env!r} would import the Python module {module!r}, which runs its code; if you "
+            f"trust it, set {TRUST}={module} or import it first."
+        )
+    if (here := os.getcwd()) not in sys.path:  # the user's module is often there
+        sys.path.insert(0, here)
+    try:
+        importlib.import_module(module)
+    except Exception as error:  # the user's code failed
+        raise UserError(
+            f"The module {module!r} of the environment {env!r} could not be imported "
+            f"({_reason(f'{type(error).__name__}: {error}')})."
+        ) from error
+
+
+def _reason(error: object) -> str:
+    """A message on one line, without its full stop."""
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def unknown_env(id: str, known: Iterable[str]) -> str:
+    """One sentence that names the nearest of the known ids."""
+    names = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(id.lower(), names, n=3)
+    hint = "check its spelling and that its package is installed;"
+    if near:
+        hint = f"did you mean {' or '.join(repr(names[name]) for name in near)}?"
+    return f"Unknown environment {id!r}: {hint} `visr list envs` names those that work."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,9 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from visr.config import MINATAR, MinAtarConfig
+from visr.envs.gym import unknown_env
 from visr.envs.spaces import identity_codec
-from visr.errors import UserError
+from visr.errors import UserError, needing
 
 GAMES = {
     f"{MINATAR}Asterix-v1": "asterix",
@@ -28,14 +28,7 @@ GAMES = {
     f"{MINATAR}SpaceInvaders-v1": "space_invaders",
 }
 _SIDE = 10
-_ACTION_NAMES: dict[str, str] = {
-    "n": "no-op",
-    "l": "left",
-    "u": "up",
-    "r": "right",
-    "d": "down",
-    "f": "fire",
-}
+_NAMES = {"n": "no-op", "l": "left", "u": "up", "r": "right", "d": "down", "f": "fire"}
 
 
 class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
@@ -60,7 +53,7 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
         self.num_envs, self._limit = num_envs, config.max_game_steps
         self._actions = np.asarray(self._games[0].minimal_action_set())
         names = self._games[0].env.action_map
-        action_names = [_ACTION_NAMES[names[action]] for action in self._actions]
+        action_names = [_NAMES[names[action]] for action in self._actions]
         channels = self._games[0].n_channels
         self.single_observation_space = spaces.Box(0, 1, (channels, _SIDE, _SIDE), np.uint8)
         self.single_action_space = spaces.Discrete(len(self._actions))
@@ -138,15 +131,11 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
 
 def _reference(id: str) -> Any:
     if id not in GAMES:
-        near = difflib.get_close_matches(id, GAMES, n=1, cutoff=0.0)
-        raise UserError(f"Unknown environment {id!r}: did you mean {near[0]!r}?")
+        raise UserError(unknown_env(id, GAMES))
+    logging.disable(logging.WARNING)  # minatar warns that it cannot draw
     try:
-        logging.disable(logging.WARNING)  # minatar warns that it cannot draw
-        from minatar import Environment
-    except ImportError as error:
-        raise UserError(
-            f'The environment {id!r} needs minatar: pip install "visr[minatar]".'
-        ) from error
+        with needing("minatar", "minatar", f"The environment {id!r}"):
+            from minatar import Environment
     finally:
         logging.disable(logging.NOTSET)
     return Environment

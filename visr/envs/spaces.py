@@ -9,7 +9,7 @@ import itertools
 import keyword
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 
 _MAX_ACTIONS = 1_000
 _MAX_CHANNELS = 16
@@ -69,7 +69,7 @@ def observations(space: spaces.Space) -> tuple[spaces.Space, Encode]:
     size, encode = _vector(space, "observations")
     if not size:
         raise UserError(
-            f"The environment's observations are {one_line(space)}: nothing to learn from."
+            f"The environment's observations are {short_repr(space)}: nothing to learn from."
         )
     return spaces.Box(-np.inf, np.inf, (size,), np.float32), encode
 
@@ -77,43 +77,36 @@ def observations(space: spaces.Space) -> tuple[spaces.Space, Encode]:
 def _image(space: spaces.Box) -> tuple[spaces.Space, Encode]:
     shape = space.shape
     if len(shape) == 2:
-        axes, shape = (0, 1, 2), (1, *shape)
-        expand = True
+        shape, planes = (1, *shape), lambda images: images[:, None]
+    elif shape[-1] <= _MAX_CHANNELS < shape[0] or shape[-1] < shape[0]:  # channels last
+        shape, planes = (shape[2], *shape[:2]), lambda images: images.transpose(0, 3, 1, 2)
     else:
-        channels_last = shape[-1] <= _MAX_CHANNELS < shape[0] or shape[-1] < shape[0]
-        axes = (0, 3, 1, 2) if channels_last else (0, 1, 2, 3)
-        shape = (shape[2], *shape[:2]) if channels_last else shape
-        expand = False
+        planes = np.asarray
     low, high = int(space.low.min()), int(space.high.max())
-
-    def encode(images: NDArray) -> NDArray:
-        planes = images[:, None] if expand else images.transpose(axes)
-        return np.ascontiguousarray(planes)
-
-    return spaces.Box(low, high, shape, np.uint8), encode
+    return spaces.Box(low, high, shape, np.uint8), lambda x: np.ascontiguousarray(planes(x))
 
 
 def _vector(space: spaces.Space, name: str) -> tuple[int, Encode]:
     """Any other space as a vector; text is left out. Returns the length and the encoder."""
-    if isinstance(space, spaces.Box):
-        size = int(np.prod(space.shape))
-        return size, lambda x: np.asarray(x, dtype=np.float32).reshape(len(x), -1)
-    if isinstance(space, spaces.MultiBinary):
-        return int(np.prod(space.shape)), lambda x: np.asarray(x, np.float32).reshape(len(x), -1)
+    if isinstance(space, spaces.Box | spaces.MultiBinary):
+        return math.prod(space.shape), lambda x: np.asarray(x, np.float32).reshape(len(x), -1)
     if isinstance(space, spaces.Discrete):
         numbers, start = np.eye(int(space.n), dtype=np.float32), int(space.start)
         return int(space.n), lambda x: numbers[np.asarray(x) - start]
     if isinstance(space, spaces.MultiDiscrete):
-        return _multi_discrete(space)
+        starts = np.asarray(space.start).ravel().tolist()
+        pairs = zip(space.nvec.ravel().tolist(), starts, strict=True)
+        choices = (spaces.Discrete(count, start=start) for count, start in pairs)
+        size, encode = _joined({i: _vector(choice, name) for i, choice in enumerate(choices)})
+        return size, lambda x: encode(np.asarray(x).reshape(len(x), -1).T)
     if isinstance(space, spaces.Dict):
-        parts = {key: _vector(part, f"{name}[{key}]") for key, part in space.items()}
-        return _joined(parts)
+        return _joined({key: _vector(part, f"{name}[{key}]") for key, part in space.items()})
     if isinstance(space, spaces.Tuple):
         return _joined({i: _vector(part, f"{name}[{i}]") for i, part in enumerate(space)})
     if is_text(space):
         return 0, lambda x: np.zeros((len(x), 0), dtype=np.float32)
     raise UserError(
-        f"The environment's {name} are {one_line(space)}, which visr cannot read; wrap it so that they "
+        f"The environment's {name} are {short_repr(space)}, which visr cannot read; wrap it so that they "
         "are Discrete, MultiBinary, Box, or a Dict or Tuple of those."
     )
 
@@ -121,18 +114,6 @@ def _vector(space: spaces.Space, name: str) -> tuple[int, Encode]:
 def vector_size(space: spaces.Space) -> int:
     """How many numbers a part of an observation becomes."""
     return _vector(space, "observations")[0]
-
-
-def _multi_discrete(space: spaces.MultiDiscrete) -> tuple[int, Encode]:
-    counts = space.nvec.ravel().tolist()
-    starts = np.asarray(space.start).ravel()
-    tables = [np.eye(count, dtype=np.float32) for count in counts]
-
-    def encode(x: NDArray) -> NDArray:
-        rows = np.asarray(x).reshape(len(x), -1) - starts
-        return np.concatenate([t[rows[:, i]] for i, t in enumerate(tables)], axis=1)
-
-    return sum(counts), encode
 
 
 def _joined(parts: Mapping[Any, tuple[int, Encode]]) -> tuple[int, Encode]:
@@ -167,9 +148,7 @@ _ACTIONS = {
 def action_names(env: VectorEnv, own_actions: NDArray) -> list[str]:
     """Names for the actions of well-known environments; elsewhere the actions themselves, as text."""
     known = _ACTIONS.get(env.spec.name if env.spec else "", ())
-    return (
-        list(known) if len(known) == len(own_actions) else [str(action) for action in own_actions]
-    )
+    return list(known if len(known) == len(own_actions) else map(str, own_actions))
 
 
 def field_names(env: VectorEnv) -> list[str]:
@@ -200,15 +179,10 @@ def _unique(names: list[str]) -> list[str]:
     """Number the names that are equal after cleaning; `action` is reserved for the action."""
     taken = {"action"}
     for index, name in enumerate(names):
-        unique = next(n for n in _candidates(name) if n not in taken)
-        taken.add(unique)
-        names[index] = unique
+        numbered = (f"{name}_{number}" for number in itertools.count(2))
+        names[index] = next(n for n in itertools.chain([name], numbered) if n not in taken)
+        taken.add(names[index])
     return names
-
-
-def _candidates(name: str) -> Iterator[str]:
-    yield name
-    yield from (f"{name}_{number}" for number in itertools.count(2))
 
 
 def identifier(text: str) -> str:
@@ -224,28 +198,24 @@ def actions(space: spaces.Space, discretise: int) -> NDArray:
         raise UserError(f"discretise = {discretise} is for continuous actions; leave it out here.")
     if isinstance(space, spaces.Discrete):
         return np.arange(int(space.start), int(space.start) + int(space.n))
-    if isinstance(space, spaces.MultiDiscrete) and _product(space.nvec) <= _MAX_ACTIONS:
+    is_multiple = isinstance(space, spaces.MultiDiscrete)
+    if is_multiple and math.prod(space.nvec.ravel().tolist()) <= _MAX_ACTIONS:  # may exceed int64
         starts = np.asarray(space.start).ravel()
         combined = itertools.product(*(range(n) for n in space.nvec.ravel()))
         return (np.array(list(combined)) + starts).reshape(-1, *space.shape).astype(space.dtype)
     if isinstance(space, spaces.Box):
         return _bins(space, discretise)
     raise UserError(
-        f"The environment's actions are {one_line(space)}; visr chooses among a few discrete ones, so wrap "
+        f"The environment's actions are {short_repr(space)}; visr chooses among a few discrete ones, so wrap "
         "it with gymnasium.Wrapper to offer those."
     )
-
-
-def _product(counts: NDArray) -> int:
-    """In Python integers, which do not overflow."""
-    return math.prod(counts.ravel().tolist())
 
 
 def _bins(space: spaces.Box, discretise: int) -> NDArray:
     dims = int(np.prod(space.shape))
     if not discretise:
         raise UserError(
-            f"The environment's actions are {one_line(space)}, which is continuous; --discretise 3 would "
+            f"The environment's actions are {short_repr(space)}, which is continuous; --discretise 3 would "
             f"offer 3 values in each of its {dims} dimensions."
         )
     if discretise < 2 or not np.isfinite([space.low, space.high]).all():
@@ -265,9 +235,3 @@ def _bins(space: spaces.Box, discretise: int) -> NDArray:
 def is_text(space: gymnasium.Space) -> bool:
     """Whether the space holds strings: Gymnasium's Text, or a space like MiniGrid's missions."""
     return isinstance(space, spaces.Text) or (space.dtype is not None and space.dtype.kind == "U")
-
-
-def one_line(space: gymnasium.Space) -> str:
-    """A space as one line of at most 60 characters."""
-    text = " ".join(str(space).split())
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from visr.agents.visr import Visr
-from visr.errors import UserError, encodable
+from visr.errors import encodable, needing
 from visr.networks import images
 from visr.storage.files import write_bytes
 from visr.storage.records.task import Task
@@ -63,11 +63,9 @@ class RecurrentPolicy(OnnxPolicy):
 @torch.no_grad()
 def export(agent: Visr, task: Task, path: str | Path, gpi: bool = False, seed: int = 0) -> Path:
     """Write the greedy policy of a task; with GPI, over neighbours of w that are drawn once."""
-    try:
+    with needing("onnx", "export", "Exporting"), needing("onnxscript", "export", "Exporting"):
         import onnx
         import onnxscript  # noqa: F401  # torch's exporter imports it
-    except ImportError as error:
-        raise UserError('Exporting needs onnx: pip install "visr[export]".') from error
     w = torch.as_tensor(task.w, dtype=torch.float32)
     random = torch.Generator().manual_seed(seed)
     policies = agent.sample_policies(w, random, gpi)
