@@ -1,4 +1,4 @@
-"""The skill atlas: tasks far apart, films of what they do, and a warning where all do the same."""
+"""The skill atlas: tasks far apart, films of their rollouts, and warnings if they collapse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from visr.explorer.atlas import Atlas, Skill
 
 
 def skill(w: list[float], phi: list[list[float]]) -> Skill:
-    return Skill(np.array(w), np.array(phi), b"", (1, 1), [], 0.0, 1)
+    return Skill(np.array(w), np.array(phi), None, (1, 1), [], 0.0, 1, None)
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +59,8 @@ def test_separable_skills_give_no_warning():
 
 
 def test_an_atlas_holds_films_visits_and_scores(drawn: tuple[Atlas, api.Run]):
-    made, run = drawn
-    content = atlas.to_dict(made, run)
+    made, _ = drawn
+    content = atlas.to_dict(made)
     assert len(content["skills"]) == 4
     for one in content["skills"]:
         assert one["film"].startswith("data:image/png;base64,")
@@ -72,7 +72,7 @@ def test_an_atlas_holds_films_visits_and_scores(drawn: tuple[Atlas, api.Run]):
 def test_an_atlas_is_a_function_of_its_seed(drawn: tuple[Atlas, api.Run]):
     made, run = drawn
     again = list(atlas.draw(run, 4, seed=3))[-1]
-    assert atlas.to_dict(again, run) == atlas.to_dict(made, run)
+    assert atlas.to_dict(again) == atlas.to_dict(made)
 
 
 def test_an_exported_atlas_is_self_contained(drawn: tuple[Atlas, api.Run]):

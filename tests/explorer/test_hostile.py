@@ -1,4 +1,4 @@
-"""Strangers, liars and noise are refused in a sentence, and the server goes on serving."""
+"""Requests without the token, from other sites or malformed are refused with one sentence."""
 
 from __future__ import annotations
 
@@ -245,9 +245,9 @@ def test_a_message_that_is_too_large_ends_only_its_own_connection(launched: Laun
 def test_the_number_of_live_sessions_is_limited(launched: Launched):
     with contextlib.ExitStack() as stack:
         offered = ["visr", launched.server.token]
-        seats = [stack.enter_context(handshake(launched, offered)) for _ in range(8)]
-        for session_slot in seats:
-            assert isinstance(session_slot.recv(timeout=120), bytes)
+        sessions = [stack.enter_context(handshake(launched, offered)) for _ in range(8)]
+        for session in sessions:
+            assert isinstance(session.recv(timeout=120), bytes)
         late = stack.enter_context(handshake(launched, offered))
         assert "close one of them" in json.loads(late.recv(timeout=120))["error"]
     assert launched.is_serving()

@@ -1,4 +1,4 @@
-"""A show obeys commands, streams what happens, and takes up newer weights at an episode's end."""
+"""A live session executes commands, streams frames and loads newer weights at an episode's end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends is read field by field, or refused in a sentence."""
+"""A client's JSON is read field by field, or refused with one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stroke's answer is what the Python front door would say."""
+"""The answer to a painted reward equals that of the Python API."""
 
 from __future__ import annotations
 

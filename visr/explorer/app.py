@@ -26,12 +26,7 @@ from visr.explorer.state import ExplorerState
 from visr.inference import expression
 
 Work = Callable[[ExplorerState, RequestFields], dict[str, Any]]
-_TYPES = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 def build(explored: ExplorerState, *, token: str, host: str) -> ASGIApp:

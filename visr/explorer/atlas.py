@@ -45,8 +45,8 @@ class Skill:
     w: Floats
     phi: Floats
     """[T, d], of every state reached."""
-    film: bytes
-    """The frames side by side as a PNG; empty if the environment cannot render."""
+    film: str | None
+    """The frames side by side as a data URI; None if the environment cannot render."""
     size: tuple[int, int]
     """(width, height) of a frame."""
     frame_phi: list[Floats]
@@ -54,8 +54,8 @@ class Skill:
     score: float
     """The environment's own rewards, summed over the film."""
     num_episodes: int
-    visits: NDArray[np.float64] | None = None
-    """[S], on grids: exact, over all starts."""
+    visits: str | None
+    """On grids: a map of exact visits over all starts, as a data URI."""
     discriminability: float = 0.5
     nearest: int | None = None
     """The most similar other skill, if it is too similar."""
@@ -86,10 +86,7 @@ def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atla
     atlas = Atlas(scale=(1, 1) if screen is None else screen.scale)
     with contextlib.closing(session):
         for w in tasks:
-            skill = _play(session, run, w, seed)
-            if painting.is_paintable(run):
-                skill.visits = _visits(run, w)
-            atlas.skills.append(skill)
+            atlas.skills.append(_play(session, run, w, seed))
             if len(atlas.skills) < num_skills:
                 yield atlas
     score(atlas)
@@ -111,17 +108,18 @@ def _play(session: Session, run: Run, w: Floats, seed: int) -> Skill:
         phi.append(session.features())
         if step % every == 0 and session.picture is not None:
             frames.append(session.picture.copy())
-    film, size = pictures.strip(frames) if frames else (b"", (1, 1))
+    film, size = pictures.strip(frames) if frames else (None, (1, 1))
     shown = phi[::every] if frames else []
-    return Skill(w, np.stack(phi), film, size, shown, score, num_episodes)
+    visits = _visits(run, w) if painting.is_paintable(run) else None
+    return Skill(w, np.stack(phi), film, size, shown, score, num_episodes, visits)
 
 
-def _visits(run: Run, w: Floats) -> NDArray[np.float64]:
-    world = painting.world(run)
-    policy = grid_benchmark.actions(
-        run.visr, world, w[None].astype(np.float64), run.config.agent.gpi
-    )[0]
-    return dynamic_programming.visits(world.transitions, policy, world.start, painting.NUM_MOVES)
+def _visits(run: Run, w: Floats) -> str:
+    world, task = painting.world(run), w[None].astype(np.float64)
+    policy = grid_benchmark.actions(run.visr, world, task, run.config.agent.gpi)[0]
+    visits = dynamic_programming.visits(world.transitions, policy, world.start, painting.NUM_MOVES)
+    shape = (world.height, world.width)
+    return pictures.heat(np.log1p(visits).reshape(shape), world.free.reshape(shape))
 
 
 def score(atlas: Atlas) -> None:
@@ -175,7 +173,7 @@ def page(drawn: Atlas, run: Run) -> str:
     """The atlas as a whole HTML document."""
     style = (resources.files("visr.explorer") / "static" / "style.css").read_text("utf-8")
     return _TEMPLATES.get_template("atlas.html").render(
-        **to_dict(drawn, run),
+        **to_dict(drawn),
         title=f"{run.path.resolve().name}: skills of {run.config.env}",
         style=style,
         num_features=run.config.agent.num_features,
@@ -184,27 +182,21 @@ def page(drawn: Atlas, run: Run) -> str:
     )
 
 
-def to_dict(atlas: Atlas, run: Run, first: int = 0) -> dict[str, Any]:
+def to_dict(atlas: Atlas, first: int = 0) -> dict[str, Any]:
     """The JSON of the page and the exported file, from skill `first` on."""
     return {
         "warnings": atlas.warnings,
         "discriminability": atlas.discriminability if atlas.skills else None,
         "scale": atlas.scale,
-        "skills": [_skill(skill, index, run) for index, skill in enumerate(atlas.skills)][first:],
+        "skills": [_skill(skill, index) for index, skill in enumerate(atlas.skills)][first:],
     }
 
 
-def _skill(skill: Skill, index: int, run: Run) -> dict[str, Any]:
-    visits = None
-    if skill.visits is not None:
-        world = painting.world(run)
-        shape = (world.height, world.width)
-        heat = pictures.heat(np.log1p(skill.visits).reshape(shape), world.free.reshape(shape))
-        visits = pictures.data_uri(heat)
+def _skill(skill: Skill, index: int) -> dict[str, Any]:
     return {
         "index": index,
         "w": skill.w.astype(np.float64).tolist(),
-        "film": pictures.data_uri(skill.film) if skill.film else None,
+        "film": skill.film,
         "num_frames": len(skill.frame_phi),
         "size": skill.size,
         "frame_phi": [painting.rounded(phi) for phi in skill.frame_phi],
@@ -215,5 +207,5 @@ def _skill(skill: Skill, index: int, run: Run) -> dict[str, Any]:
         "own_reward": float((skill.phi @ skill.w).mean()),
         "discriminability": skill.discriminability,
         "nearest": skill.nearest,
-        "visits": visits,
+        "visits": skill.visits,
     }

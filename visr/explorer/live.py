@@ -35,19 +35,15 @@ class LiveSession:
     """One client's environment and actor; used by one thread at a time."""
 
     def __init__(self, run: Run) -> None:
-        agent = run.config.agent
-        self.run, self.speed, self.is_playing, self.num_unseen = run, 15.0, False, 0
-        self._epsilon, self._gpi, self._seed = agent.epsilon, agent.gpi, 0
+        self.speed, self.is_playing, self.num_unseen = 15.0, False, 0
         self._w = run.skill(0).w
-        self._open(run)
+        self._open(run, 0, run.config.agent.epsilon, run.config.agent.gpi)
 
-    def _open(self, run: Run) -> None:
+    def _open(self, run: Run, seed: int, epsilon: float, gpi: bool | None) -> None:
         self.run, self._screen = run, pictures.screen_of(run.config)
-        self._session = Session(
-            run.visr, run.config, epsilon=self._epsilon, gpi=self._gpi, screen=self._screen
-        )
+        self._session = Session(run.visr, run.config, epsilon=epsilon, gpi=gpi, screen=self._screen)
         self._session.actor.pursue(self._w)
-        self.begin(self._seed)
+        self.begin(seed)
 
     def begin(self, seed: int) -> None:
         """Start an episode."""
@@ -66,8 +62,8 @@ class LiveSession:
             self.begin(self._seed + 1)
         else:
             self.close()
-            self._seed += 1
-            self._open(newest)
+            actor = self._session.actor
+            self._open(newest, self._seed + 1, actor.epsilon, actor.gpi)
 
     def execute(self, command: RequestFields, newest: Run) -> bool:
         """Execute a command; returns whether to send a frame."""
@@ -79,9 +75,9 @@ class LiveSession:
         elif what == "speed":
             self.speed = command.number("value", 0.5, MAX_SPEED)
         elif what == "epsilon":
-            self._epsilon = actor.epsilon = command.number("value", 0, 1)
+            actor.epsilon = command.number("value", 0, 1)
         elif what == "gpi":
-            self._gpi = actor.gpi = command.flag("value")
+            actor.gpi = command.flag("value")
         elif what == "restart":
             self.begin(command.integer("seed", 0, 2**31 - 1))
         elif what == "task":

@@ -34,15 +34,15 @@ def png(picture: Picture, compress_level: int = 1) -> bytes:
     return file.getvalue()
 
 
-def strip(frames: Sequence[Picture]) -> tuple[bytes, tuple[int, int]]:
-    """A film as one PNG, its frames side by side, and the (width, height) of each."""
+def strip(frames: Sequence[Picture]) -> tuple[str, tuple[int, int]]:
+    """A film as one data URI, its frames side by side, and the (width, height) of each."""
     small = [_thumbnail(frame) for frame in frames]
     joined = Image.fromarray(np.concatenate(small, axis=1))
     file = io.BytesIO()
     # 64 colours make the file several times smaller.
     joined.quantize(64, dither=Image.Dither.NONE).save(file, "PNG", optimize=True)
     height, width, _ = small[0].shape
-    return file.getvalue(), (width, height)
+    return _data_uri(file.getvalue()), (width, height)
 
 
 def _thumbnail(picture: Picture) -> Picture:
@@ -54,16 +54,15 @@ def _thumbnail(picture: Picture) -> Picture:
     return np.asarray(Image.fromarray(picture).resize(size, Image.Resampling.BOX))
 
 
-def heat(values: NDArray[np.float64], free: NDArray[np.bool_]) -> bytes:
-    """A map in viridis, walls grey: values and free [height, width]; one pixel a cell."""
+def heat(values: NDArray[np.float64], free: NDArray[np.bool_]) -> str:
+    """A data URI of a map in viridis, walls grey: values and free [height, width]; one pixel a cell."""
     import matplotlib
 
     low, high = values[free].min(), values[free].max()
     place = (values - low) / max(high - low, 1e-12)
     colours = matplotlib.colormaps["viridis"]((place * 255).astype(np.intp), bytes=True)
-    return png(np.where(free[..., None], colours[..., :3], 128).astype(np.uint8), 9)
+    return _data_uri(png(np.where(free[..., None], colours[..., :3], 128).astype(np.uint8), 9))
 
 
-def data_uri(content: bytes) -> str:
-    """A PNG as a data URI."""
+def _data_uri(content: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(content).decode()}"

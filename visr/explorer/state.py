@@ -87,7 +87,7 @@ class ExplorerState:
         if drawn is None:
             return {**content, "skills": []}
         # scores are computed after the last skill, so all skills are sent again then
-        return {**content, **atlas.to_dict(drawn, self.run, first if is_drawing else 0)}
+        return {**content, **atlas.to_dict(drawn, first if is_drawing else 0)}
 
     def finished_atlas(self) -> tuple[Atlas, Run]:
         """The atlas, if it is complete."""
