@@ -20,10 +20,12 @@ import numpy as np
 import torch
 
 import visr
+from visr import envs
 from visr.config import FinetuneConfig
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
 from visr.finetuning.trainer import FineTuner
+from visr.inference.asked_reward import asked_reward
 from visr.storage.tables import append_rows
 
 RELABELLING = {"learning_rate": 1e-3, "sweep_steps": 2_000, "free_updates": 3_000}
@@ -35,8 +37,8 @@ COLUMNS += ["fraction_of_optimal"]
 def curve(run: visr.Run, task: visr.Task, settings: FinetuneConfig) -> Iterator[tuple[int, float]]:
     """(steps, fraction) at the steps of `AT`: w's own policy, for the task's true reward."""
     agent = finetuning.initial_agent(run.visr, run.config, settings)
-    saved = task.w[None]
-    tuner = FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.agent)
+    asked = asked_reward(task, run.visr, envs.space_codec(run.config))
+    tuner = FineTuner(agent, run.config, settings, task.w, task.w[None], asked, run.visr)
     for at in [at for at in AT if at <= settings.num_steps]:
         while tuner.num_steps < at or tuner.note:
             tuner.round()

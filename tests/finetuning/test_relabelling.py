@@ -14,12 +14,14 @@ import torch
 import visr
 from tests.finetuning.stopping import assert_a_stop_changes_nothing
 from visr import config as configuration
+from visr import envs
 from visr.cli import main
 from visr.commands import finetune as command
 from visr.errors import UserError
 from visr.finetuning import run as finetuning
 from visr.finetuning.relabelling import sample_near_rewards
 from visr.finetuning.trainer import FineTuner
+from visr.inference.asked_reward import asked_reward
 from visr.storage.records.finetuning import EpisodeScore, FinetuneResult
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir
@@ -49,8 +51,8 @@ def task(pretrained: visr.Run) -> Task:
 def tuner(run: visr.Run, task: Task, **fields: Any) -> FineTuner:
     settings = configuration.finetune_settings({**FREE, **fields})
     agent = finetuning.initial_agent(run.visr, run.config, settings)
-    saved = task.w[None]
-    return FineTuner(agent, run.config, settings, task.w, saved, task.reward, run.visr)
+    asked = asked_reward(task, run.visr, envs.space_codec(run.config))
+    return FineTuner(agent, run.config, settings, task.w, task.w[None], asked, run.visr)
 
 
 def test_free_steps_are_stored_without_their_rewards(pretrained: visr.Run, task: Task):
