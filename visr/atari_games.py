@@ -10,7 +10,7 @@ from importlib import resources
 
 @dataclass(frozen=True)
 class Game:
-    """One row of `data/atari57.csv`; `data/README.md` names its sources."""
+    """One row of `data/atari57.csv`."""
 
     name: str
     """The ROM's name, such as `up_n_down`."""
@@ -28,10 +28,15 @@ class Game:
     """Size of the game's minimal action set."""
 
 
+def read_data(name: str) -> list[dict[str, str]]:
+    """The rows of a CSV file in `visr/data`; its README.md names their sources."""
+    text = resources.files("visr").joinpath("data", name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
 @functools.cache
 def all_games() -> tuple[Game, ...]:
     """All 57, by name."""
-    text = resources.files("visr").joinpath("data", "atari57.csv").read_text(encoding="utf-8")
     return tuple(
         Game(
             name=row["game"],
@@ -42,7 +47,7 @@ def all_games() -> tuple[Game, ...]:
             in_47=row["in_47_burda"] == "1",
             num_actions=int(row["minimal_actions"]),
         )
-        for row in csv.DictReader(text.splitlines())
+        for row in read_data("atari57.csv")
     )
 
 
@@ -66,10 +71,11 @@ def game_sets() -> tuple[GameSet, ...]:
         "The list of 47 games was never published; this one is a reconstruction: the 49 games of "
         "Mnih et al. (2015) without Hero and Video Pinball."
     )
-    in_26, in_47 = ([g.id for g in every if g.in_26], [g.id for g in every if g.in_47])
     return (
-        GameSet("26_kaiser", "26 games", tuple(in_26)),
-        GameSet("47_burda", "47 games (reconstructed)", tuple(in_47), note),
+        GameSet("26_kaiser", "26 games", tuple(g.id for g in every if g.in_26)),
+        GameSet(
+            "47_burda", "47 games (reconstructed)", tuple(g.id for g in every if g.in_47), note
+        ),
         GameSet("57_full", "57 games", tuple(game.id for game in every)),
     )
 

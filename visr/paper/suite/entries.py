@@ -129,13 +129,9 @@ def _budget(run: RunSummary) -> str:
     is_papers = run.env.startswith(ATARI) and phase.num_rewarded_episodes >= _EPISODES
     if phase.num_rewarded_steps <= 110_000 and (is_papers or phase.num_rewarded_steps >= 90_000):
         return "100k"
-    return short_count(_about(phase.num_rewarded_steps))
-
-
-def _about(count: int) -> float:
-    """Round to half a leading digit (20k, 25k, 30k): seeds differ by a few steps."""
-    unit = 10 ** math.floor(math.log10(max(count, 1)))
-    return round(2 * count / unit) / 2 * unit
+    # to half a leading digit (20k, 25k, 30k), because seeds differ by a few steps
+    unit = 10 ** math.floor(math.log10(max(phase.num_rewarded_steps, 1)))
+    return short_count(round(2 * phase.num_rewarded_steps / unit) / 2 * unit)
 
 
 def _order(key: Key) -> tuple[object, ...]:
@@ -144,14 +140,6 @@ def _order(key: Key) -> tuple[object, ...]:
     place = names.index(key.name) if key.name in names else len(names)
     section = (TOP, MIDDLE, BOTTOM).index(key.section)
     return section, place, key.algorithm, key.num_steps, key.interaction
-
-
-def random_scores(runs: Iterable[RunSummary]) -> dict[str, float]:
-    """The mean score of random policies over all runs, by game."""
-    found: dict[str, list[float]] = {}
-    for run, score in _random_scores(runs):
-        found.setdefault(run.env, []).append(score)
-    return {game: float(np.mean(scores)) for game, scores in found.items()}
 
 
 def _random_scores(runs: Iterable[RunSummary]) -> Iterator[tuple[RunSummary, float]]:
@@ -243,13 +231,10 @@ def sort(runs: Sequence[RunSummary], entries: Sequence[Entry]) -> list[Suite]:
     found = []
     for key, title in _TITLES.items():
         own_runs = tuple(run for run in runs if _kind(run.env) == key)
-        own = (
-            Entry(e.key, {g: s for g, s in e.scores.items() if _kind(g) == key}) for e in entries
-        )
+        played = ({g: s for g, s in e.scores.items() if _kind(g) == key} for e in entries)
+        own = [Entry(e.key, s) for e, s in zip(entries, played, strict=True) if s]
         if own_runs:
-            found.append(
-                _suite(key, title, own_runs, tuple(entry for entry in own if entry.scores))
-            )
+            found.append(_suite(key, title, own_runs, tuple(own)))
     return found
 
 
@@ -270,17 +255,19 @@ def _suite(key: str, title: str, runs: tuple[RunSummary, ...], entries: tuple[En
         )  # fmt: skip
     played = tuple(sorted({game for entry in entries for game in entry.scores}))
     games = (GameSet("all", f"{len(played)} game{'' if len(played) == 1 else 's'}", played),)
-    random = random_scores(runs)
+    played_at_random: dict[str, list[float]] = {}
+    for run, score in _random_scores(runs):
+        played_at_random.setdefault(run.env, []).append(score)
+    random = {game: float(np.mean(scores)) for game, scores in played_at_random.items()}
     for entry in sorted(entries, key=lambda entry: entry.key.num_steps, reverse=True):
         if entry.key.name in _REFERENCES and all(
             game in random and game in entry.scores and entry.mean(game) > random[game]
             for game in played
         ):
             scale = {game: (random[game], entry.mean(game)) for game in played}
-            words = (
-                f"0 is the score of a random policy in these runs, 100 that of {entry.key.name}."
-            )
-            unit = f"score, % of {entry.key.name}"
+            name = entry.key.name
+            words = f"0 is the score of a random policy in these runs, 100 that of {name}."
+            unit = f"score, % of {name}"
             return Suite(key, title, runs, entries, games, scale, unit, words)
     words = "Scores are raw: no reference (NSQ @10M or @1M, on every game) is among these runs."
     return Suite(key, title, runs, entries, games, {}, "raw score", words)

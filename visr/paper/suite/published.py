@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import functools
 from dataclasses import dataclass
-from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
+
+from visr.atari_games import read_data
 
 
 @dataclass(frozen=True)
@@ -35,24 +35,17 @@ class PaperRow:
         return f"{self.algorithm} @{self.interaction}"
 
 
-def _rows(name: str) -> list[dict[str, str]]:
-    text = resources.files("visr").joinpath("data", name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
-
-
 @functools.cache
 def paper_table() -> tuple[PaperRow, ...]:
     """The 51 rows: 17 algorithms on three sets of games."""
-    return tuple(PaperRow(**row) for row in _rows("paper_table.csv"))
+    return tuple(PaperRow(**row) for row in read_data("paper_table.csv"))
 
 
 @functools.cache
 def dqn_curves() -> dict[str, NDArray[np.float64]]:
     """Mean training scores of Dopamine's DQN by game; [k] is of the (k+1)-th million frames."""
-    return {
-        row.pop("game"): np.array([float(x) for x in row.values()])
-        for row in _rows("dqn_curves.csv")
-    }
+    rows = read_data("dqn_curves.csv")
+    return {row.pop("game"): np.array([float(x) for x in row.values()]) for row in rows}
 
 
 def frames_to_match(curve: NDArray[np.float64], score: float) -> float:
