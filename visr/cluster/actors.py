@@ -94,17 +94,17 @@ class RemoteActors:
         self,
         weights: Weights,
         wanted: int = _NO_LIMIT,
-        room: int = _NO_LIMIT,
+        capacity: int = _NO_LIMIT,
         num_steps: int = _NO_LIMIT,
     ) -> None:
-        """Start free actors with these weights, up to `wanted` unrolls and `room` in the queue.
+        """Start free actors with these weights, up to `wanted` unrolls and the `capacity` of the queue.
 
         The online evaluation starts unless it has made more steps per environment than `num_steps` imply.
         """
         sized = list(zip(self.supervisors, self._sizes, strict=True))
         acting = sum(size for supervisor, size in sized if supervisor.is_busy)
         for supervisor, size in sized:
-            if supervisor.is_free and acting < wanted and acting + size <= room:
+            if supervisor.is_free and acting < wanted and acting + size <= capacity:
                 acting += size
                 unrolls, report = supervisor.handle.collect.options(num_returns=2).remote(
                     weights.psi

@@ -34,7 +34,7 @@ class ClusterLoop:
     With `max_staleness` 0 it runs synchronous rounds that equal the single-machine loop bit for bit: the
     learner uses the queued unrolls while all actors collect with the weights of the round's start.
     Otherwise it is asynchronous: each actor starts its next unroll with the latest weights as soon as the
-    queue has room, and the learner uses no unroll older than `max_staleness` updates.
+    queue can take it, and the learner uses no unroll older than `max_staleness` updates.
     """
 
     replay = None
@@ -196,9 +196,9 @@ class ClusterLoop:
         """Start free actors only while their unrolls can be used before they are too stale."""
         cluster, waiting = self.config.cluster, len(self._queue)
         most_updates = cluster.max_staleness - cluster.publish_every + 2
-        room = most_updates * self.config.training.batch_size - waiting
+        capacity = most_updates * self.config.training.batch_size - waiting
         wanted = self._num_unrolls_left() - waiting
-        self.actors.begin(self._newest_weights(), wanted, room, self.num_collected_steps)
+        self.actors.begin(self._newest_weights(), wanted, capacity, self.num_collected_steps)
 
     # ------------------------------------------------------------------------------ both
 

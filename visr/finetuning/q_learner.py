@@ -51,11 +51,11 @@ class QLearner:
     @torch.no_grad()
     def estimate_unit(self, seen: Unroll) -> None:
         """r ~ unit * c . w + rest, by least squares on these steps."""
-        happened = ~seen.is_reset
+        is_step = ~seen.is_reset
         parts = (seen.part(i, i + _PHI_BATCH) for i in range(0, seen.num_unrolls, _PHI_BATCH))
         sums = [self.agent.phi_loss(p.to(self._device))[1] for p in parts]
-        x = (torch.cat([c.cpu() for c in sums], dim=1) @ self._w.cpu())[happened]
-        r = self.clipped(seen.reward)[happened]
+        x = (torch.cat([c.cpu() for c in sums], dim=1) @ self._w.cpu())[is_step]
+        r = self.clipped(seen.reward)[is_step]
         variance = float((x - x.mean()).square().mean())
         slope = float(((x - x.mean()) * (r - r.mean())).mean()) / max(variance, 1e-12)
         self.unit = max(slope, _SMALLEST_UNIT) if bool(r.any()) else 1.0

@@ -148,14 +148,14 @@ class RelabelledSteps:
     @torch.no_grad()
     def observe_rewards(self, unroll: Unroll) -> None:
         """Update the range of rewards, and the R^2 of predictions made before the model sees them."""
-        happened = ~unroll.is_reset
-        reward = self._clip(unroll.reward)[happened].double()
+        is_step = ~unroll.is_reset
+        reward = self._clip(unroll.reward)[is_step].double()
         sizes = reward.abs()[reward != 0]
         if len(sizes):
             self._largest = max(self._largest, float(sizes.max()))
             self._smallest = min(self._smallest or math.inf, float(sizes.min()))
         if self._model_updates and len(reward):
-            self._fit.add(reward, self._predicted(unroll)[happened].double())
+            self._fit.add(reward, self._predicted(unroll)[is_step].double())
 
     @property
     def r_squared(self) -> float | None:

@@ -80,7 +80,7 @@ class ReplayBuffer(Generic[Entries]):
         return self.capacity * self._steps_per_entry
 
     def add(self, entries: Entries) -> None:
-        """Append entries; the oldest make room."""
+        """Append entries; they overwrite the oldest."""
         count = entries[0].shape[self._axes[0]]
         slots = np.arange(self.num_added, self.num_added + count) % self.capacity
         newest = slice(-self.capacity, None)

@@ -71,9 +71,9 @@ def cut_off_policy(unroll: Unroll, psi_next: Tensor, off_policy: Tensor) -> Unro
     off_policy [B] marks the unrolls whose actions were chosen for another task than their w.
     """
     greedy = greedy_actions(psi_next, unroll.w)
-    strays = (greedy[1:-1] != unroll.action[1:]) & off_policy
+    differs = (greedy[1:-1] != unroll.action[1:]) & off_policy
     cut = unroll.truncated
-    return unroll._replace(truncated=torch.cat([cut[:-1] | strays, cut[-1:]]))
+    return unroll._replace(truncated=torch.cat([cut[:-1] | differs, cut[-1:]]))
 
 
 @torch.no_grad()
