@@ -155,7 +155,7 @@ def _is_deterministic(config: RunConfig, seed: int) -> bool:
 
 
 def _judge(found: EnvCheck, played: Played) -> None:
-    """Add problems and remarks for somebody who wants to train here."""
+    """Add reasons not to train here, and other remarks."""
     if played.num_bad:
         found.problems.append(f"{played.num_bad} numbers in observations were NaN or infinite.")
     if not np.isfinite(played.reward).all():

@@ -95,9 +95,8 @@ def play_episodes(
             actor.pursue(torch.from_numpy(slots.w.copy()))
         action, before = actor.act(observation, starts), observation
         observation, reward, terminated, truncated, _ = env.step(action)
-        happened = ~ended & (
-            slots.playing >= 0
-        )  # an environment that ended only resets in this step
+        # an environment that ended only resets in this step
+        happened = ~ended & (slots.playing >= 0)
         steps = EpisodeSteps(
             slots.playing[happened],
             before[happened],

@@ -1,7 +1,7 @@
 """Copies of any Gymnasium environment with a moderate number of actions, `Id-v0` or `module:Id-v0`.
 
-Importing a module runs its code, and a run may come from a stranger. So a module is imported only if the user
-named it: on the command line, in `visr.pretrain`, or in VISR_TRUST.
+Importing a module runs its code, and a run is untrusted. So a module is imported only if the user named it:
+on the command line, in `visr.pretrain`, or in VISR_TRUST.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from visr.errors import UserError
 TRUST = "VISR_TRUST"
 """The environment variable with trusted modules, separated by commas; child processes inherit it."""
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
-"""Packages that register ids with these prefixes; a fixed list, because an id may come from a stranger."""
+"""Packages that register ids with these prefixes; a fixed list, because ids are untrusted."""
 
 
 def spread_seeds(seed: int, num_envs: int) -> list[int]:

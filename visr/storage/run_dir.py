@@ -74,8 +74,7 @@ class RunDir:
             run.write_config(config)
         except UserError:
             if is_new:
-                with contextlib.suppress(OSError):
-                    run.path.rmdir()
+                _remove_if_empty(run.path)
             raise
         return run
 
@@ -131,8 +130,7 @@ class RunDir:
             for partial in self._checkpoints.glob("*"):
                 partial.unlink()
             self._checkpoints.rmdir()
-        with contextlib.suppress(OSError):
-            self.path.rmdir()
+        _remove_if_empty(self.path)
 
     @classmethod
     def open(cls, path: str | Path, allow_retired: bool = False) -> RunDir:
@@ -187,8 +185,7 @@ class RunDir:
 
     def checkpoints(self) -> list[Path]:
         """Complete checkpoints, oldest first; other files are ignored."""
-        files = self._checkpoints.glob("*.safetensors")
-        return sorted(p for p in files if p.stem.isascii() and p.stem.isdecimal())
+        return _files_by_step(self._checkpoints)
 
     def remove_old_checkpoints(self, keep: int = 2) -> None:
         """Remove all but the newest, incomplete files, and damaged ones that were replaced."""
@@ -233,7 +230,7 @@ class RunDir:
 
     def replay_pieces(self) -> list[Path]:
         """Files of rewarded steps, oldest first."""
-        return sorted(p for p in self.replay.glob("*.safetensors") if p.stem.isdecimal())
+        return _files_by_step(self.replay)
 
     def remove_old_replay(self, capacity: int) -> None:
         """Remove files whose steps are no longer in the replay buffer of the oldest kept checkpoint."""
@@ -260,6 +257,11 @@ class RunDir:
 def _remove_if_empty(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.rmdir()
+
+
+def _files_by_step(place: Path) -> list[Path]:
+    files = place.glob("*.safetensors")
+    return sorted(p for p in files if p.stem.isascii() and p.stem.isdecimal())
 
 
 def slug(text: str) -> str:

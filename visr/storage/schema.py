@@ -164,10 +164,8 @@ def _words(bound: Bound) -> str:
 
 def _is_number(value: Any, kind: type) -> bool:
     """Whether it is a finite number, and a whole one if `kind` is int."""
-    if type(value) is int:
-        return (
-            kind is int or abs(value) < 1e300
-        )  # float() raises for a whole number beyond its range
+    if type(value) is int:  # float() raises for a whole number beyond its range
+        return kind is int or abs(value) < 1e300
     return kind is float and isinstance(value, float) and math.isfinite(value)
 
 

@@ -126,7 +126,7 @@ class Task(Summary):
 
     @classmethod
     def load(cls, path: str | Path) -> Task:
-        """Read task.json, which may be anybody's."""
+        """Read and check task.json."""
         content = read_json(Path(path))
         with schema.refusing(f"{path} is not a task", "`visr infer` makes one"):
             optional = ("reward", "prompt", "length")
