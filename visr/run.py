@@ -279,9 +279,10 @@ class Run(RunFiles):
     ) -> Evaluation:
         """The exact value of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
-        return grid_benchmark.evaluate(
-            self.visr, self._require_world(), self._checked(task), gamma, gpi
-        )
+        with devices.threads(self.config.training):
+            return grid_benchmark.evaluate(
+                self.visr, self._require_world(), self._checked(task), gamma, gpi
+            )
 
     def evaluate_episodes(self, task: TaskLike, **settings: Any) -> EpisodeEvaluation:
         """Returns of whole episodes under the asked reward; `settings` are `episodes.evaluate`'s."""

@@ -36,6 +36,7 @@ from visr.inference.steps import RewardedSteps
 from visr.storage.files import read_json
 from visr.storage.records.task import Task, TaskPrompt
 from visr.storage.run_dir import RunDir
+from visr.training import devices
 
 _CELL_SETTINGS = ("centred", "ridge", "whitened")
 
@@ -69,7 +70,8 @@ class TaskInference:
 
     def compare(self, prompt: Prompt, **settings: Any) -> Comparison:
         """The estimates of every method that suits the prompt."""
-        return prompt.infer(self.agent, lambda: self._steps(prompt, settings))
+        with devices.threads(self.config.training):
+            return prompt.infer(self.agent, lambda: self._steps(prompt, settings))
 
     def to_task(self, prompt: Prompt, compared: Comparison, method: str = "best") -> Task:
         """One method's estimate as a task that keeps its prompt."""
