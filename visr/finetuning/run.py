@@ -62,7 +62,10 @@ class _Job:
         plan, task = FinetunePlan.load(run), Task.load(run.task(TASK))
         if any(len(w) != len(task.w) for w in plan.saved):
             raise UserError(f"{run.finetune} is damaged (its saved tasks do not fit); {REMEDY}.")
-        return cls(run.config(), plan, task)
+        config = run.config()
+        if plan.reward == "environment" and not config.is_grid:
+            task = for_reward(task, ENV_REWARD, config)
+        return cls(config, plan, task)
 
     def tuner(self, agent: Visr, pretrained: Visr | None = None) -> FineTuner:
         asked = _asked(self.config, self.task, pretrained or agent)
@@ -86,7 +89,7 @@ def start(
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
     # GPI is off: the other tasks' policies are not trained. A resumed run uses the same device.
     config = configuration.replace(config, gpi=False, device=agent.device.type)
-    job = _Job(config, FinetunePlan(settings, (task.w, *others), task.name), task)
+    job = _Job(config, FinetunePlan(settings, (task.w, *others), task.name, "asked"), task)
     copied = initial_agent(agent, config, settings)
     RunDir(path).refuse_existing()
     with RunDir(path).locked():

@@ -154,7 +154,8 @@ def _finetuned(run: Run, task: Task, place: RunDir, settings: FinetuneConfig) ->
         return api.load(finetuning.resume(place.path).path)
     shutil.rmtree(place.path, ignore_errors=True)  # killed before its first checkpoint
     # The paper's phase saved tasks that used rewarded steps of its own, so none of them is consulted.
-    return run.finetune(task, out=place.path, consult=(), **dataclasses.asdict(settings))
+    fields = dataclasses.asdict(settings)
+    return run.finetune(task, out=place.path, reward=ENV_REWARD, consult=(), **fields)
 
 
 def _exit_when_input_closes() -> None:

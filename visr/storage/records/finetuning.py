@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ class FinetunePlan:
     """P x [d], the tasks that GPI uses at first: w and the run's others."""
     task: str
     """Its name; the task itself is in tasks/."""
+    reward: Literal["environment", "asked"] = "environment"
+    """What Q learns: the task's own reward, or, in files of older versions, the environment's."""
 
     def save(self, run: RunDir) -> None:
         """Write finetune.json."""
