@@ -46,6 +46,12 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep consents of tests out of the configuration directory of whoever runs them."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
+
+
 def tiny(**fields: Any) -> RunConfig:
     """A configuration that trains in about a second."""
     return configuration.replace(presets.get("smoke"), **fields)

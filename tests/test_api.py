@@ -5,9 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -357,52 +355,6 @@ def test_a_strangers_run_imports_no_module_it_names(
         with pytest.raises(visr.UserError, match="trap:Trap-v0"):
             open_it(copy)
     assert "trap" not in sys.modules
-
-
-MEADOW = """
-import gymnasium, numpy
-class Meadow(gymnasium.Env):
-    observation_space = gymnasium.spaces.Discrete(4)
-    action_space = gymnasium.spaces.Discrete(2)
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.place = 0
-        return self.place, {}
-    def step(self, action):
-        self.place = (self.place + action) % 4
-        return self.place, float(self.place == 3), False, False, {}
-gymnasium.register("Meadow-v0", Meadow, max_episode_steps=20)
-"""
-
-
-def test_an_environment_of_the_users_own_is_found_where_they_stand(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "meadow_of_mine.py").write_text(MEADOW)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("VISR_TRUST", "")
-    tiny: dict[str, Any] = {"num_steps": 320, "num_envs": 4, "batch_size": 2, "unroll_length": 8}
-    visr.pretrain("meadow_of_mine:Meadow-v0", hidden_sizes=(8, 8), out="run", **tiny)
-    assert visr.load("run").infer("env").num_rewarded > 0
-    refused = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "visr",
-            "evaluate",
-            "run",
-            "--episodes",
-            "2",
-            "--rewarded-episodes",
-            "2",
-        ],
-        env={k: v for k, v in os.environ.items() if k != "VISR_TRUST"},
-        capture_output=True,
-        text=True,
-    )
-    assert refused.returncode == 2
-    assert "VISR_TRUST=meadow_of_mine" in refused.stderr
 
 
 def test_a_skill_is_what_the_command_line_plays_under_that_seed(run: visr.Run):

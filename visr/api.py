@@ -9,7 +9,7 @@ from typing import Any
 from visr import config as configuration
 from visr import pretraining
 from visr.config import GRID, RunConfig, presets
-from visr.envs import gym
+from visr.envs import modules
 from visr.errors import UserError
 from visr.play.policy import Policy
 from visr.run import Run
@@ -51,7 +51,7 @@ def pretrain(
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
-    gym.trust(env)
+    modules.trust(env, remember=True)
     return Run(pretraining.start(path, config, observe, cluster))
 
 
@@ -80,6 +80,8 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
 
 def default_path(config: RunConfig) -> Path:
     """A place under runs/ that is still free."""
-    stem = re.sub(r"\W+", "-", config.env).lower()
+    module, _, name = config.env.rpartition(":")
+    own = f"{Path(module).stem}-{name}" if module.endswith(".py") else config.env
+    stem = re.sub(r"\W+", "-", own).lower()
     candidates = (Path("runs") / f"{stem}-{number}" for number in range(1, 1_000_000))
     return next(path for path in candidates if not path.exists())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,10 @@ from visr.errors import UserError
 
 if TYPE_CHECKING:
     from visr.envs.check import EnvCheck
+
+
+_SECTIONS = ("grid", "atari", "minatar", "gym")
+"""Settings of environments."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +44,28 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "doctor")
     options.check_range(chosen, ("steps",), 1)
     options.check_range(chosen, ("seed",), 0)
-    sections = {name: getattr(chosen, name) for name in ("grid", "atari", "minatar", "gym")}
+    sections = {name: getattr(chosen, name) for name in _SECTIONS}
     config = configuration.validated(RunConfig(chosen.env, **sections))
-    from visr.envs import check, gym
+    from visr.envs import check, modules
 
-    gym.trust(config.env)
+    modules.trust(config.env)
     found = check.check_env(config, chosen.steps, chosen.seed)
     remarks = list(found.remarks)
     if not found.problems:
-        remarks.append(f"It fits. Next: visr pretrain {found.env}")
+        remarks.append(f"It fits. Next: {_pretrain(config)}")
     title = f"doctor: {found.env}"
     output.show(dataclasses.asdict(found), chosen.json, title, _rows(found), remarks=remarks)
     if found.problems:
         raise UserError(f"{chosen.env} does not fit: {' '.join(found.problems)}")
     return 0
+
+
+def _pretrain(config: RunConfig) -> str:
+    """The command that trains here with the settings that were checked."""
+    words = ["visr", "pretrain", config.env]
+    for name in _SECTIONS:
+        words += configuration.flags(getattr(config, name), getattr(RunConfig(), name))
+    return shlex.join(words)
 
 
 def _rows(found: EnvCheck) -> list[tuple[str, ...]]:

@@ -92,10 +92,10 @@ def run(args: list[str]) -> int:
 
 def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir:
     from visr import api, pretraining
-    from visr.envs import gym
+    from visr.envs import modules
 
     if chosen.resume is None:
-        gym.trust(config.env)
+        modules.trust(config.env, remember=True)
     with output.training_progress() as observe, _quiet_threads():
         if chosen.resume is not None:
             processes = chosen.training.num_processes

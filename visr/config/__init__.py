@@ -22,4 +22,4 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
-from visr.config.load import field_names, finetune_settings, from_dict, replace, to_dict
+from visr.config.load import field_names, finetune_settings, flags, from_dict, replace, to_dict

@@ -24,7 +24,10 @@ from visr.config.fields import (
 )
 from visr.errors import UserError, short_repr
 
-_ENV = re.compile(r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:)?[^:\s]+", re.ASCII)
+_ENV = re.compile(
+    r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:|[^:,\0-\x1f]*[^:,/\0-\x1f]\.py:)?[^:\s]+", re.ASCII
+)
+"""Id-v0, module:Id-v0 or file.py:Class; VISR_TRUST separates files by commas."""
 _MOST_NUMBERS = 2**28
 """Of one array."""
 _MOST_CELLS = 1_000_000
@@ -62,11 +65,11 @@ def trainable(config: RunConfig) -> RunConfig:
 
 
 def check_env(env: Any) -> None:
-    """An id, or module:id; nothing is imported here."""
+    """An id, module:Id or file.py:Class; nothing is imported here."""
     if not isinstance(env, str) or not _ENV.fullmatch(env):
         raise UserError(
-            f"env = {short_repr(env)} must be an environment's id, or module:id for one of your own; "
-            "`visr list envs` names some."
+            f"env = {short_repr(env)} must be an environment's id, or module:Id or file.py:Class for one of "
+            "your own; `visr list envs` names some."
         )
 
 

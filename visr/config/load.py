@@ -51,6 +51,20 @@ def to_dict(config: RunConfig) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
+def flags(chosen: Any, default: Any) -> list[str]:
+    """Flags for the fields of a dataclass that differ from the default."""
+    flags = []
+    for name, value in vars(chosen).items():
+        flag = name.replace("_", "-")
+        if value == getattr(default, name):
+            continue
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            flags += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return flags
+
+
 def from_dict(data: Any, allow_retired: bool = False) -> RunConfig:
     """The inverse of `to_dict` for untrusted content: unknown or wrong fields are a UserError.
 

@@ -1,8 +1,4 @@
-"""Copies of any Gymnasium environment with a moderate number of actions, `Id-v0` or `module:Id-v0`.
-
-Importing a module runs its code, and a run is untrusted. So a module is imported only if the user named it:
-on the command line, in `visr.pretrain`, or in VISR_TRUST.
-"""
+"""Copies of any Gymnasium environment with a moderate number of actions."""
 
 from __future__ import annotations
 
@@ -10,8 +6,6 @@ import contextlib
 import difflib
 import importlib
 import importlib.util
-import os
-import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
@@ -28,11 +22,10 @@ from numpy.typing import NDArray
 
 from visr import atari_games
 from visr.config import GymConfig
+from visr.envs import modules
 from visr.envs.spaces import codec_for
 from visr.errors import UserError
 
-TRUST = "VISR_TRUST"
-"""The environment variable with trusted modules, separated by commas; child processes inherit it."""
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
 """Packages that register ids with these prefixes; a fixed list, because ids are untrusted."""
 
@@ -125,9 +118,9 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
 
 
 def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
-    """Copies of a registered environment."""
-    _import_module_of(env)
-    id = env.rpartition(":")[2]
+    """Copies of an environment: `Id-v0`, or one of the user's own (`modules`)."""
+    spec = modules.load(env)
+    id = spec if isinstance(spec, str) else spec.id
     for prefix, package in _PACKAGES.items():
         if id.startswith(prefix) and importlib.util.find_spec(package):
             with warnings.catch_warnings():  # Box2D fails to import where warnings are errors
@@ -135,13 +128,13 @@ def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
                 importlib.import_module(package)
     try:
         made = gymnasium.make_vec(
-            id,
+            spec,
             num_envs,
             vectorization_mode=config.vectorize,
             vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
         )
     except Exception as error:  # it is unknown, or the user's code failed
-        if isinstance(error, gymnasium.error.UnregisteredEnv) or id not in gymnasium.registry:
+        if isinstance(spec, str) and id not in gymnasium.registry:
             games = (game.id for game in atari_games.all_games())
             raise UserError(unknown_env(id, {*gymnasium.registry, *games})) from error
         raise UserError(f"The environment {id!r} could not be built: {_reason(error)}.") from error
@@ -150,38 +143,6 @@ def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
     except UserError:
         made.close()
         raise
-
-
-def trust(env: str) -> None:
-    """Allow the import of this environment's module, because the user named it."""
-    module, trusted = env.rpartition(":")[0], _trusted()
-    if module and module not in trusted:
-        os.environ[TRUST] = ",".join([*trusted, module])
-
-
-def _trusted() -> list[str]:
-    return [name for name in os.environ.get(TRUST, "").split(",") if name]
-
-
-def _import_module_of(env: str) -> None:
-    """Import the module that registers `env`, if it has one and the user trusts it."""
-    module = env.rpartition(":")[0]
-    if not module or module in sys.modules:
-        return
-    if module not in _trusted():
-        raise UserError(
-            f"The environment {env!r} would import the Python module {module!r}, which runs its code; if you "
-            f"trust it, set {TRUST}={module} or import it first."
-        )
-    if (here := os.getcwd()) not in sys.path:  # the user's module is often there
-        sys.path.insert(0, here)
-    try:
-        importlib.import_module(module)
-    except Exception as error:  # the user's code failed
-        raise UserError(
-            f"The module {module!r} of the environment {env!r} could not be imported "
-            f"({_reason(f'{type(error).__name__}: {error}')})."
-        ) from error
 
 
 def _reason(error: object) -> str:
@@ -196,4 +157,7 @@ def unknown_env(id: str, known: Iterable[str]) -> str:
     hint = "check its spelling and that its package is installed;"
     if near:
         hint = f"did you mean {' or '.join(repr(names[name]) for name in near)}?"
-    return f"Unknown environment {id!r}: {hint} `visr list envs` names those that work."
+    return (
+        f"Unknown environment {id!r}: {hint} `visr list envs` names those that work, and your own are "
+        "my_module:Id-v0 or my_file.py:Class."
+    )

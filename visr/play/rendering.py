@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw
 
 from visr import envs
 from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.envs import modules
 from visr.envs.atari import AtariGames
 from visr.envs.grid.world import GridWorld
 from visr.envs.gym import spread_seeds
@@ -71,7 +72,7 @@ class RenderedGym(Screen):
 
     def __init__(self, config: RunConfig) -> None:
         try:
-            self._copy = gymnasium.make(config.env, render_mode="rgb_array")
+            self._copy = gymnasium.make(modules.load(config.env), render_mode="rgb_array")
         except Exception as error:  # other people's code
             reason = " ".join(str(error).split()).rstrip(".")
             raise UserError(

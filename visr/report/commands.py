@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
-from visr.config import SECTIONS, FinetuneConfig, RunConfig
+from visr.config import SECTIONS, FinetuneConfig, RunConfig, flags
 from visr.report.read import RunData, SavedTask
 from visr.storage.run_dir import RunDir
 
@@ -33,11 +32,11 @@ def pretrain(run: RunData) -> str:
     if run.finetune_config is None:
         words = ["pretrain", run.config.env, "--preset", "paper"]
         for section in SECTIONS:
-            words += _flags(getattr(run.config, section), getattr(RunConfig(), section))
+            words += flags(getattr(run.config, section), getattr(RunConfig(), section))
         words += _cluster(run)
     else:  # RUN is the pre-trained run, whose path is not recorded
         words = ["finetune", "RUN", "--task", str(RunDir(run.path).task("task"))]
-        words += _flags(run.finetune_config, FinetuneConfig())
+        words += flags(run.finetune_config, FinetuneConfig())
     return shlex.join(["visr", *words, "--out", str(run.path)])
 
 
@@ -70,17 +69,3 @@ def play(run: RunData) -> str:
 def _cluster(run: RunData) -> list[str]:
     """Cluster settings are accepted only with --cluster."""
     return ["--cluster", "local"] if run.config.cluster != RunConfig().cluster else []
-
-
-def _flags(chosen: Any, default: Any) -> list[str]:
-    """Flags for the fields of a dataclass that differ from the default."""
-    flags = []
-    for name, value in vars(chosen).items():
-        flag = name.replace("_", "-")
-        if value == getattr(default, name):
-            continue
-        if isinstance(value, bool):
-            flags.append(f"--{flag}" if value else f"--no-{flag}")
-        else:
-            flags += [f"--{flag}", *map(str, value if isinstance(value, tuple) else (value,))]
-    return flags
