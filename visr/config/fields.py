@@ -132,8 +132,8 @@ class AgentConfig:
     """Task distribution `visited`: steps that share a task; 0 for a whole unroll."""
     value_weight: Amount = 0.0
     """Extra weight of psi's error along w, the direction that w's own policy uses."""
-    torso: Literal["auto", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
-    """Network that reads observations; `auto`: IMPALA's residual network for images, else an MLP."""
+    torso: Literal["auto", "small", "mlp", "minatar", "nips", "nature", "impala"] = "auto"
+    """Network that reads observations: an MLP, or for images IMPALA's (`auto`) or a `small` one."""
     core: Literal["auto", "lstm", "none"] = "auto"
     """psi's memory; `auto`: an LSTM of 256 units after an image torso, none after an MLP. phi has none."""
     hidden_sizes: tuple[Size, ...] = (100, 100)

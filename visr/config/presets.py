@@ -102,7 +102,14 @@ _SMALL: dict[str, object] = {
     "log_every": 20_000,
     "checkpoint_every": 500_000,
 }
-_CLASSIC: dict[str, object] = {**_SMALL, "hidden_sizes": (128, 128)}
+_CLASSIC: dict[str, object] = {
+    **_SMALL,
+    "hidden_sizes": (128, 128),
+    "torso": "small",  # these three are for images
+    "core": "none",
+    "head_size": 64,
+    "centred_features": True,
+}
 _MINATAR: dict[str, object] = {
     **_SMALL,
     "core": "none",

@@ -53,7 +53,7 @@ def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso | None:
     """The torso for images; None for states and vectors."""
     space = spec.observation_space
     if not (isinstance(space, spaces.Box) and images.is_image(space)):
-        if torso in ("auto", "mlp"):
+        if torso in ("auto", "small", "mlp"):
             return None
         raise UserError(
             f"torso = {torso!r} reads images and these observations are {space}; use --torso auto."

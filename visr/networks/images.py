@@ -94,10 +94,12 @@ SMALLEST = {"impala": 1, "nature": 36, "nips": 20, "minatar": 3}
 def build(name: str, shape: tuple[int, ...], brightest: int = 255) -> ImageTorso:
     """The torso of that name for images [C, H, W] with values up to `brightest`.
 
-    `auto` is impala, or minatar for images of less than 32 pixels a side.
+    `auto` is impala, or minatar for images of less than 32 pixels a side; `small` is nips or minatar.
     """
     if name == "auto":
         name = "impala" if min(shape[1:]) >= 32 else "minatar"
+    if name == "small":
+        name = "nips" if min(shape[1:]) >= SMALLEST["nips"] else "minatar"
     if min(shape[1:]) < SMALLEST[name]:
         raise UserError(
             f"The torso {name} needs images of at least {SMALLEST[name]} pixels a side and these are "
