@@ -30,6 +30,7 @@ LAYERS = [
     "cluster",
     "report",
     "pretraining",
+    "run_files",
     "run",
     "api",
     "bench",

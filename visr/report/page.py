@@ -29,6 +29,7 @@ CLEAR = 2.0
 _INVISIBLE = {"Cc", "Cf", "Cs"}  # control and format characters (text direction), lone surrogates
 _TORSOS = {
     "auto": "chosen by the observation's shape", "mlp": "MLP", "nature": "Nature DQN",
+    "small": "small, chosen by the observation's shape",
     "minatar": "Young and Tian (2019)", "nips": "Mnih et al. (2013)", "impala": "IMPALA residual",
 }  # fmt: skip
 _CORES = {"none": "no LSTM", "lstm": "LSTM", "auto": "LSTM for images only"}

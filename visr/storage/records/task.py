@@ -285,7 +285,7 @@ def _has_unit_length(w: Any) -> bool:
 
 
 def _unit(w: Any, name: str) -> NDArray[np.float64]:
-    """w at unit length; one that has it already keeps its bits."""
+    """w at unit length; one that has it already, to float32 precision, keeps its bits."""
     try:
         w = np.asarray(w, dtype=np.float64)
         with np.errstate(over="ignore"):
@@ -296,4 +296,4 @@ def _unit(w: Any, name: str) -> NDArray[np.float64]:
         raise UserError(
             f"The direction {name!r} has no length; give numbers that are not all zero."
         )
-    return w if math.isclose(length, 1, rel_tol=1e-12) else w / length
+    return w if math.isclose(length, 1, rel_tol=1e-6) else w / length
