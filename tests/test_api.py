@@ -145,7 +145,10 @@ def test_a_task_survives_its_file(run: visr.Run, task: visr.Task, tmp_path: Path
     task.save(tmp_path / "task.json")
     again = visr.Task.load(tmp_path / "task.json")
     assert again.to_dict() == task.to_dict()
-    assert run.evaluate(again).fraction_of_optimal == run.evaluate(task).fraction_of_optimal
+    assert (
+        run.evaluate_exactly(again).fraction_of_optimal
+        == run.evaluate_exactly(task).fraction_of_optimal
+    )
 
 
 def test_fractions_never_exceed_one_and_equal_the_command_lines(
@@ -155,7 +158,7 @@ def test_fractions_never_exceed_one_and_equal_the_command_lines(
     for reward in ("boxes:7", "goal:2,3", "row > 5"):
         name = json.loads(cli(capsys, "infer", copy, "--reward", reward))["file"]
         shown = json.loads(cli(capsys, "evaluate", copy, name))
-        mine = run.evaluate(run.infer(reward))
+        mine = run.evaluate_exactly(run.infer(reward))
         assert mine.to_dict() == shown
         assert mine.fraction_of_optimal <= 1
     families = json.loads(cli(capsys, "evaluate", copy, "--gamma", "0.9"))
@@ -172,7 +175,7 @@ def cli(capsys: pytest.CaptureFixture[str], verb: str, run: visr.Run, *rest: str
 def test_an_optimal_policy_for_a_reward_in_the_span_would_be_worth_one(run: visr.Run):
     """The evaluation's own ends: the optimal value is worth 1, the random policy's 0."""
     task = run.infer("row + col")
-    result = run.evaluate(task)
+    result = run.evaluate_exactly(task)
     assert result.value_random < result.value_optimal
     assert result.values.max() <= result.value_optimal / (1 - result.gamma)
     np.testing.assert_allclose(result.values.mean(), result.value)

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from visr import envs
 from visr.agents.visr import Visr
+from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference import dataset
 from visr.inference.collect import features
@@ -31,8 +33,13 @@ def agent(tiny: Any) -> Visr:
 
 
 @pytest.fixture
-def lake(tiny: Any) -> Visr:
-    return untrained(tiny, "FrozenLake-v1")
+def codec(tiny: Any) -> SpaceCodec:
+    return envs.space_codec(tiny(env="CartPole-v1"))
+
+
+@pytest.fixture
+def lake(tiny: Any) -> SpaceCodec:
+    return envs.space_codec(tiny(env="FrozenLake-v1"))
 
 
 def good(count: int = 250) -> dict[str, Any]:
@@ -52,9 +59,12 @@ def written(tmp_path: Path, arrays: dict[str, Any], save: Any = np.savez) -> Pat
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_a_dataset_becomes_features_and_rewards(agent: Visr, tmp_path: Path, save: Any):
+def test_a_dataset_becomes_features_and_rewards(
+    agent: Visr, codec: SpaceCodec, tmp_path: Path, save: Any
+):
     arrays = good()
-    found = dataset.read(written(tmp_path, arrays, save), agent)
+    path = written(tmp_path, arrays, save)
+    found = dataset.read(path, codec).rewarded(agent, path)
     expected = features(agent, arrays["observations"].astype(np.float32))
     assert np.array_equal(found.features, expected)
     assert np.array_equal(found.reward, arrays["rewards"])
@@ -64,15 +74,16 @@ def test_a_dataset_becomes_features_and_rewards(agent: Visr, tmp_path: Path, sav
     assert estimate(found).num_steps == 250
 
 
-def test_a_dataset_may_name_episodes(agent: Visr, tmp_path: Path):
+def test_a_dataset_may_name_episodes(codec: SpaceCodec, tmp_path: Path):
     arrays = good(4) | {"episodes": np.array([7, 7, 2, 2], np.uint8)}
-    assert dataset.read(written(tmp_path, arrays), agent).episode.tolist() == [7, 7, 2, 2]
+    assert dataset.read(written(tmp_path, arrays), codec).episode.tolist() == [7, 7, 2, 2]
 
 
-def test_a_dataset_may_hold_states(lake: Visr, tmp_path: Path):
+def test_a_dataset_may_hold_states(tiny: Any, lake: SpaceCodec, tmp_path: Path):
     arrays = {"observations": np.array([0, 15, 3], np.int32), "rewards": np.array([0.0, 1, 0])}
-    found = dataset.read(written(tmp_path, arrays), lake)
-    assert np.array_equal(found.features, features(lake, np.array([0, 15, 3])))
+    agent, path = untrained(tiny, "FrozenLake-v1"), written(tmp_path, arrays)
+    found = dataset.read(path, lake).rewarded(agent, path)
+    assert np.array_equal(found.features, features(agent, np.array([0, 15, 3])))
 
 
 # --- bad ones
@@ -97,54 +108,54 @@ def test_a_dataset_may_hold_states(lake: Visr, tmp_path: Path):
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(
-    agent: Visr, tmp_path: Path, change: dict[str, Any], words: str
+    agent: Visr, codec: SpaceCodec, tmp_path: Path, change: dict[str, Any], words: str
 ):
     arrays = {name: array for name, array in (good() | change).items() if array is not None}
     with pytest.raises(UserError, match=words) as refused:
-        dataset.read(written(tmp_path, arrays), agent)
+        dataset.read(written(tmp_path, arrays), codec).rewarded(agent, "data.npz")
     assert "\n" not in str(refused.value)
 
 
-def test_nothing_is_unpickled(agent: Visr, tmp_path: Path):
+def test_nothing_is_unpickled(codec: SpaceCodec, tmp_path: Path):
     class Trap:
         def __reduce__(self) -> Any:
             return (Path.touch, (tmp_path / "sprung",))
 
     arrays = good() | {"rewards": np.array([Trap()], dtype=object)}
     with pytest.raises(UserError, match="plain arrays"):
-        dataset.read(written(tmp_path, arrays), agent)
+        dataset.read(written(tmp_path, arrays), codec)
     assert not (tmp_path / "sprung").exists()
 
 
 @pytest.mark.parametrize(
     "observations", [[0, 16, 3], [0, -1, 3], [0.0, 1.0, 2.0], [True, False, True]]
 )
-def test_states_that_do_not_exist_are_refused(lake: Visr, tmp_path: Path, observations: Any):
+def test_states_that_do_not_exist_are_refused(lake: SpaceCodec, tmp_path: Path, observations: Any):
     arrays = {"observations": np.array(observations), "rewards": np.array([0.0, 1, 0])}
     with pytest.raises(UserError, match="whole numbers from 0 to 15"):
         dataset.read(written(tmp_path, arrays), lake)
 
 
-def test_observations_with_nan_end_in_one_sentence(agent: Visr, tmp_path: Path):
+def test_observations_with_nan_end_in_one_sentence(codec: SpaceCodec, tmp_path: Path):
     arrays = good()
     arrays["observations"][3, 1] = np.nan
     with pytest.raises(UserError, match="NaN"):
-        estimate(dataset.read(written(tmp_path, arrays), agent))
+        dataset.read(written(tmp_path, arrays), codec)
 
 
-def test_a_file_that_is_missing_or_no_zip_ends_in_one_sentence(agent: Visr, tmp_path: Path):
+def test_a_file_that_is_missing_or_no_zip_ends_in_one_sentence(codec: SpaceCodec, tmp_path: Path):
     with pytest.raises(UserError, match="Cannot read"):
-        dataset.read(tmp_path / "nowhere.npz", agent)
+        dataset.read(tmp_path / "nowhere.npz", codec)
     with pytest.raises(UserError, match="Cannot read"):
-        dataset.read(tmp_path, agent)
+        dataset.read(tmp_path, codec)
     for content in (b"", b"not a zip", b"PK\x03\x04 almost"):
         (tmp_path / "data.npz").write_bytes(content)
         with pytest.raises(UserError, match=r"is not an \.npz file"):
-            dataset.read(tmp_path / "data.npz", agent)
+            dataset.read(tmp_path / "data.npz", codec)
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_a_damaged_byte_ends_at_worst_in_one_sentence(agent: Visr, tmp_path: Path, save: Any):
+def test_a_damaged_byte_ends_at_worst_in_one_sentence(codec: SpaceCodec, tmp_path: Path, save: Any):
     path = written(tmp_path, good(40), save)
     whole = path.read_bytes()
     random = np.random.default_rng(0)
@@ -154,14 +165,14 @@ def test_a_damaged_byte_ends_at_worst_in_one_sentence(agent: Visr, tmp_path: Pat
         spoilt[place] ^= int(random.integers(1, 256))
         path.write_bytes(spoilt)
         try:
-            dataset.read(path, agent)
+            dataset.read(path, codec)
         except UserError as error:
             refused.append(str(error))
     assert len(refused) > 100
     assert not any("\n" in sentence for sentence in refused)
 
 
-def test_an_archive_with_a_password_ends_in_one_sentence(agent: Visr, tmp_path: Path):
+def test_an_archive_with_a_password_ends_in_one_sentence(codec: SpaceCodec, tmp_path: Path):
     path = written(tmp_path, good(3))
     content = bytearray(path.read_bytes())
     for mark, flags in ((b"PK\x01\x02", 8), (b"PK\x03\x04", 6)):
@@ -170,11 +181,11 @@ def test_an_archive_with_a_password_ends_in_one_sentence(agent: Visr, tmp_path: 
             content[place + flags] |= 1
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"is not an \.npz file"):
-        dataset.read(path, agent)
+        dataset.read(path, codec)
 
 
 def test_a_file_that_would_unpack_to_too_many_bytes_is_not_opened(
-    agent: Visr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    codec: SpaceCodec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = written(tmp_path, {"observations": np.zeros((9_000, 4)), "rewards": np.zeros(9_000)})
     monkeypatch.setattr(
@@ -186,10 +197,12 @@ def test_a_file_that_would_unpack_to_too_many_bytes_is_not_opened(
 
     monkeypatch.setattr(zipfile.ZipFile, "open", opened)
     with pytest.raises(UserError, match="would unpack to more than 300,000 bytes"):
-        dataset.read(path, agent)
+        dataset.read(path, codec)
 
 
-def test_an_array_that_claims_more_than_it_holds_ends_in_one_sentence(agent: Visr, tmp_path: Path):
+def test_an_array_that_claims_more_than_it_holds_ends_in_one_sentence(
+    codec: SpaceCodec, tmp_path: Path
+):
     header = io.BytesIO()
     shape = {"descr": "<f8", "fortran_order": False, "shape": (2**40, 4)}
     np.lib.format.write_array_header_1_0(header, shape)
@@ -197,4 +210,4 @@ def test_an_array_that_claims_more_than_it_holds_ends_in_one_sentence(agent: Vis
         archive.writestr("observations.npy", header.getvalue() + bytes(64))
         archive.writestr("rewards.npy", header.getvalue() + bytes(64))
     with pytest.raises(UserError, match=r"is not an \.npz file"):
-        dataset.read(tmp_path / "data.npz", agent)
+        dataset.read(tmp_path / "data.npz", codec)

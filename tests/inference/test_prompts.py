@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from visr import envs
 from visr.agents.visr import Visr
 from visr.config import InferenceConfig, RunConfig
 from visr.envs.grid.env import GridVectorEnv
@@ -16,6 +18,8 @@ from visr.errors import UserError
 from visr.inference import collect, prompts, rewards
 from visr.inference.prompts import Prompt, Reward
 from visr.inference.steps import RewardedSteps, TriedTasks
+from visr.inference.task_inference import TaskInference
+from visr.storage.run_dir import RunDir
 from visr.training.loop import new_agent
 from visr.types import EnvSpec
 
@@ -74,14 +78,17 @@ def test_an_agent_draws_its_own_tasks_uniformly_and_by_seed(agent: Visr):
     assert not np.array_equal(other(), drawn[0])
 
 
-def test_cells_of_a_grid_are_steps_with_an_episode_each(config: RunConfig):
-    world = GridWorld.four_rooms(5, 5)
+def test_cells_of_a_grid_are_steps_with_an_episode_each(
+    config: RunConfig, agent: Visr, tmp_path: Path
+):
+    inference = TaskInference(agent, config, envs.space_codec(config), RunDir(tmp_path))
+    world = inference.world
+    assert world is not None
     wanted = rewards.of_cells("row", world)
-    phi = np.random.default_rng(0).normal(size=(25, 3))
-    steps = wanted.rewarded(phi, world)
-    assert steps.num_steps == steps.num_episodes == world.free.sum()
-    np.testing.assert_array_equal(steps.reward, np.arange(25)[world.free] // 5)
-    np.testing.assert_array_equal(steps.features, phi[world.free])
+    steps = inference._cells(wanted.values)
+    assert steps.num_steps == steps.num_episodes == world.free.sum() == 16
+    np.testing.assert_array_equal(steps.reward, np.arange(16) // 4)
+    np.testing.assert_array_equal(steps.features, collect.features(agent, np.arange(16)))
 
 
 def test_the_reward_prompt_finds_the_models_planted_task(agent: Visr):

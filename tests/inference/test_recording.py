@@ -11,9 +11,11 @@ import safetensors.numpy
 from gymnasium import spaces
 
 import visr as library
+from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.gym import GymEnvs
+from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference import recording
 from visr.inference.collect import features
@@ -97,7 +99,9 @@ def test_discrete_states_can_be_recorded(tiny: Any):
     kept = recording.record(untrained(config), config, 60)
     assert kept.before.shape == kept.reached.shape == (60,)
     assert kept.names == ["state"]
-    assert np.array_equal(kept.rewarded("state == 4").reward, kept.reached == 4)
+    assert np.array_equal(
+        kept.rewarded("state == 4", envs.space_codec(config)).reward, kept.reached == 4
+    )
 
 
 def test_images_and_very_large_recordings_are_not_kept():
@@ -109,10 +113,13 @@ def test_images_and_very_large_recordings_are_not_kept():
 
 # --- asking
 
+SPACE = spaces.Box(-9, 9, (2,))
+TWO = SpaceCodec(SPACE, SPACE, np.asarray, np.arange(2), ["x", "y"], ["left", "right"])
+
 
 @pytest.fixture
 def by_hand() -> Recording:
-    """Three steps of two numbers."""
+    """Three steps of two numbers, which `TWO` names."""
     before = np.array([[0, 1], [2, 3], [4, 5]], np.float32)
     return Recording(
         before,
@@ -125,16 +132,17 @@ def by_hand() -> Recording:
 
 
 def test_field_names_mean_the_next_observation_and_before_names_the_observation(by_hand: Recording):
-    assert by_hand.rewarded("x").reward.tolist() == [2, 4, 6]
-    assert by_hand.rewarded("y - before_y").reward.tolist() == [2, 2, 2]
-    assert by_hand.rewarded("before_x > 1 and action == 1").reward.tolist() == [0, 0, 1]
+    assert by_hand.rewarded("x", TWO).reward.tolist() == [2, 4, 6]
+    assert by_hand.rewarded("y - before_y", TWO).reward.tolist() == [2, 2, 2]
+    assert by_hand.rewarded("before_x > 1 and action == 1", TWO).reward.tolist() == [0, 0, 1]
     with pytest.raises(UserError, match="'z' is unknown: known are pi, x, y, before_x"):
-        by_hand.rewarded("z > 1")
+        by_hand.rewarded("z > 1", TWO)
 
 
 def test_an_expression_and_a_function_agree(config: RunConfig, agent: Visr):
     kept = recording.record(agent, config, 100)
-    said = kept.rewarded("abs(angle) < 0.05 and before_velocity * action > -0.1").reward
+    codec = envs.space_codec(config)
+    said = kept.rewarded("abs(angle) < 0.05 and before_velocity * action > -0.1", codec).reward
 
     def wanted(before: Any, action: Any, reached: Any) -> Any:
         return (np.abs(reached[:, 2].astype(float)) < 0.05) & (
@@ -142,7 +150,7 @@ def test_an_expression_and_a_function_agree(config: RunConfig, agent: Visr):
         )
 
     assert 0 < said.sum() < 100
-    labelled = kept.rewarded(wanted)
+    labelled = kept.rewarded(wanted, codec)
     assert np.array_equal(labelled.reward, said)
     assert labelled.features is kept.phi
     assert labelled.tried is None
@@ -167,7 +175,7 @@ def test_a_function_with_wrong_arguments_or_results_is_refused(
     by_hand: Recording, wanted: Any, words: str
 ):
     with pytest.raises(UserError, match=words) as refused:
-        by_hand.rewarded(wanted)
+        by_hand.rewarded(wanted, TWO)
     assert "\n" not in str(refused.value)
 
 

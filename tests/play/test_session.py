@@ -24,12 +24,12 @@ def test_a_video_shows_every_step_of_a_session(
 ):
     frames: list[rendering.Picture] = []
     monkeypatch.setattr(rendering.VideoWriter, "add", lambda _, picture: frames.append(picture))
-    w = run.skill(3).w.astype(np.float32)
-    path, limits = tmp_path / "video.mp4", {"num_episodes": 1, "max_steps": 30}
-    episodes = play(run.agent, run.config, w, "skill", video=path, epsilon=0.2, seed=5, **limits)
+    task = run.skill(3)
+    path = tmp_path / "video.mp4"
+    episodes = play(run.agent, run.config, task, video=path, epsilon=0.2, seed=5, max_steps=30)
     screen = rendering.screen(run.config)
     session = Session(run.agent, run.config, screen=screen, epsilon=0.2, seed=5)
-    session.actor.pursue(w)
+    session.actor.pursue(task.w)
     session.begin(5)
     for frame in frames:
         assert session.picture is not None
