@@ -23,7 +23,7 @@ def test_a_video_shows_every_step_of_a_session(
     run: api.Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     frames: list[rendering.Picture] = []
-    monkeypatch.setattr(rendering.VideoWriter, "add", lambda _, picture: frames.append(picture))
+    monkeypatch.setattr(rendering.Mp4Writer, "add", lambda _, picture: frames.append(picture))
     task = run.skill(3)
     path = tmp_path / "video.mp4"
     episodes = play(run.agent, run.config, task, video=path, epsilon=0.2, seed=5, max_steps=30)

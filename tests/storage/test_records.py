@@ -41,9 +41,9 @@ def test_a_task_is_read_and_written_unchanged(tmp_path: Path):
     np.testing.assert_array_equal(task.w, [0.6, 0.8])
     np.testing.assert_array_equal(task.standard_error, [0.1, np.inf])
     assert task.condition_number == np.inf
-    assert task.to_dict() == TASK
+    assert task.to_dict() == TASK | {"prompt": None}  # older files have none
     task.save(tmp_path / "again.json")
-    assert Task.load(tmp_path / "again.json").to_dict() == TASK
+    assert Task.load(tmp_path / "again.json").to_dict() == task.to_dict()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def scope(
     named: dict[str, Field] = {}
     for prefix, observations in (("", reached), ("before_", before)):
         table = observations.reshape(len(action), -1)
-        parts = groups(codec.own_space).items()
-        named |= {f"{prefix}{name}": group.of(table) for name, group in parts}
         named |= {f"{prefix}{name}": table[:, i] for i, name in enumerate(codec.field_names)}
+        for name, group in groups(codec.own_space).items():
+            named.setdefault(f"{prefix}{name}", group.of(table))
     return {**named, "action": action}

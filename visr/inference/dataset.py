@@ -4,9 +4,9 @@ An .npz file holds `observations`, and any of `actions`, `rewards`, `termination
 `next_observations` and `episodes`. Step t leads from observation t to the next one:
 
 - with `next_observations` [N, ...], every row is a step of its own;
-- with N + 1 observations for N rewards or actions, the file is one trajectory;
-- with N observations and `actions`, `terminations` or `truncations`, the next row is the next observation,
-  and the last step of each episode, whose next observation is missing, is left out;
+- with N + 1 observations for N rewards or actions, the next row is the next observation;
+- with N observations and `actions`, `terminations` or `truncations` too;
+- in both, a step whose next row belongs to another episode is left out: its next observation is missing;
 - with `observations` and `rewards` alone, each observation is the state that its reward was given for.
 """
 
@@ -85,7 +85,9 @@ def from_arrays(path: str | Path, arrays: dict[str, NDArray], codec: SpaceCodec)
     if "next_observations" in arrays:
         reached, before = arrays["next_observations"], observations
     elif len(observations) == count + 1:
-        reached, before = observations[1:], observations[:-1]
+        is_inside = np.append(episode[:-1] == episode[1:], True)
+        kept = np.flatnonzero(is_inside[:count])
+        reached, before = observations[kept + 1], observations[kept]
     elif set(rest) - {"rewards", "episodes"}:
         kept = np.flatnonzero(episode[:-1] == episode[1:])
         reached, before = observations[kept + 1], observations[kept]
@@ -103,9 +105,10 @@ def from_arrays(path: str | Path, arrays: dict[str, NDArray], codec: SpaceCodec)
 
 def _num_steps(path: str | Path, arrays: dict[str, NDArray]) -> int:
     """The common length of the arrays that hold one entry for every step."""
-    lengths = {
-        name: len(arrays[name]) for name in _PER_STEP if name in arrays and arrays[name].ndim
-    }
+    for name in _PER_STEP:
+        if name in arrays and not arrays[name].ndim:
+            raise UserError(f"{path}: {name} must be one number for every step.")
+    lengths = {name: len(arrays[name]) for name in _PER_STEP if name in arrays}
     observations = arrays["observations"]
     rows = len(observations) if observations.ndim else 0
     if "next_observations" in arrays:

@@ -214,7 +214,8 @@ class _Evaluation:
             return value
         if node.id in _FUNCTIONS:
             self._refuse(node, f"is a function: write {node.id}(...)")
-        known = ", ".join([*self._scope, *(f"{name}()" for name in _FUNCTIONS)])
+        names = [f"{n}[0]" if isinstance(v, list) else n for n, v in self._scope.items()]
+        known = ", ".join([*names, *(f"{name}()" for name in _FUNCTIONS)])
         self._refuse(node, f"is unknown: known are {known}")
 
     def _item(self, node: ast.Subscript) -> FloatArray:

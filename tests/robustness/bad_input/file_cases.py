@@ -182,7 +182,7 @@ RUNS = [
 ]  # fmt: skip
 
 REWARDS = [
-    Case("infer run", "--reward", "visr infer --help"),
+    Case("infer run", "--reward", "in one way"),
     Case("infer --reward row", "RUN", "visr infer --help"),
     Case(f"{ASK} reward.npy", "(3, 3)", "(10, 10)",
          array(np.eye(3)), "3 x 3 cells"),
@@ -248,7 +248,22 @@ REWARDS = [
     Case(f"{ASK} row --method ridge", "--method", "--ridge"),
     Case(f"{ASK} row --steps 5", "--steps", "leave it out"),
     Case(f"{ASK} row --seed 5", "--seed", "leave it out"),
-    Case(f"{ASK} row --trials 3", "--trials", "leave it out"),
+    Case(f"{ASK} row --trials 3", "trials = 3", "add --evaluate"),
+    Case("infer run --reward row --goal 2,3", "--goal", "in one way"),
+    Case(f"{ASK} 'row > 2 && col > 2'", "'&&'", "'and'"),
+    Case(f"{ASK} 'row = 2'", "'='", "'=='"),
+    Case("infer run --goal 99,0", "row 99", "rows go from 0 to 9"),
+    Case("infer run --goal somewhere", "'somewhere'", "FILE.npy"),
+    Case("infer run --demonstration nowhere.npz", "nowhere.npz", "check its name"),
+    Case("infer run --demonstration data.npz", "actions", "from 0 to 3",
+         dataset(observations=np.arange(5), actions=np.full(5, 9)), "actions of 9"),
+    Case("infer run --preferences pairs.json", "pairs.json", "better",
+         text("pairs.json", "[]"), "no pairs"),
+    Case("infer run --preferences pairs.json", "pair has no 'worse'", "better and worse",
+         text("pairs.json", '[{"better": [0, 5]}]'), "no worse one"),
+    Case("infer run --w 1,two", "'1,two'", "--w 0.5,0,-1"),
+    Case("infer run --w 1,2", "[1.0, 2.0]", "5 finite numbers"),
+    Case("infer run --w 1,0,0,0,0 --evaluate", "--evaluate", "leave it out"),
     Case(f"{ASK} row --device cuda:99", "'cuda:99'", "use cpu"),
 ]  # fmt: skip
 
@@ -267,8 +282,6 @@ TASKS = [
          task_with(num_steps=float("inf")), "num_steps of inf"),
     Case("evaluate run task.json", "task.json",
          "visr infer", task_with(reward=[1e308] * 99 + [0.0]), "a reward of 1e308"),
-    Case("evaluate run task.json", "`goal`", "infer it again",
-         task_with(reward=None), "no reward"),
     Case("evaluate run task.json", "task.json", "visr infer",
          text("task.json", "[]"), "a list"),
     Case("evaluate run --gamma 1", "gamma = 1.0", "less than 1"),

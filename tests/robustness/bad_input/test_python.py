@@ -109,7 +109,6 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "act on a matrix": lambda run, task: run.policy(task)([[0]]),
     "predict words": lambda run, task: run.policy(task).predict("x"),
     "evaluate words": lambda run, _: run.evaluate("goal"),  # pyright: ignore
-    "evaluate a skill": lambda run, task: run.evaluate(task),
     "families at gamma 2": lambda run, _: run.evaluate_families(gamma=2),
     "families at gamma nan": lambda run, _: run.evaluate_families(gamma=NAN),
     "features of 1000": lambda run, _: run.features([1000]),

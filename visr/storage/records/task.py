@@ -279,9 +279,11 @@ def find_task(run: RunDir, task: str) -> Path:
 def _has_unit_length(w: Any) -> bool:
     """Whether a list of numbers has length 1; whatever is no list of numbers is refused elsewhere."""
     try:
-        return math.isclose(np.linalg.norm(np.asarray(w, dtype=np.float64)), 1, rel_tol=1e-3)
+        with np.errstate(over="ignore"):
+            length = float(np.linalg.norm(np.asarray(w, dtype=np.float64)))
     except (TypeError, ValueError, OverflowError):
         return True
+    return not math.isfinite(length) or math.isclose(length, 1, rel_tol=1e-3)
 
 
 def _unit(w: Any, name: str) -> NDArray[np.float64]:
