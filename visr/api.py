@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import EnvSpec
 
 from visr import config as configuration
 from visr import pretraining
@@ -33,7 +37,7 @@ __all__ = [
 
 
 def pretrain(
-    env: str = GRID,
+    env: str | EnvSpec | gymnasium.Env | Callable[..., gymnasium.Env] = GRID,
     *,
     preset: str | None = None,
     out: str | Path | None = None,
@@ -43,10 +47,13 @@ def pretrain(
 ) -> Run:
     """Pre-train without rewards and return the run; `fields` are any of the configuration's.
 
+    `env` is an id, a registered environment or its spec, or a class or function that makes one.
+
     `cluster` trains on Ray: "local" starts it here, "auto" or "ray://host:port" joins one that runs.
 
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
+    env = modules.id_of(env)
     configuration.check_env(env)
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))

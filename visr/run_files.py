@@ -44,8 +44,9 @@ class RunFiles(Summary):
 
         data = read.run_data(self.path)
         with style.figure_style():
-            return (
-                curves.optimal(data.evaluation)
-                if data.evaluation
-                else curves.training(data.metrics)
+            has_values = bool(data.evaluation)
+            figure = (
+                curves.optimal(data.evaluation) if has_values else curves.training(data.metrics)
             )
+        figure._repr_png_ = lambda: style.png(figure)  # pyright: ignore  # notebooks show it
+        return figure

@@ -28,7 +28,7 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
     for name, value in fields.items():
         if name not in known:
             raise UserError(_unknown_field(name, known))
-        changes.setdefault(known[name], {})[name] = tuple(value) if type(value) is list else value
+        changes.setdefault(known[name], {})[name] = _plain(value)
     top: dict[str, Any] = changes.pop("", {})
     for section, values in changes.items():
         top[section] = dataclasses.replace(getattr(config, section), **values)
@@ -41,9 +41,16 @@ def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
     for name in fields:
         if name not in names:
             raise UserError(_unknown_field(name, names, "finetune"))
-    settings = FinetuneConfig(**fields)
+    settings = FinetuneConfig(**{name: _plain(value) for name, value in fields.items()})
     check.check_finetuning(settings)
     return settings
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar as Python's number, a list as a tuple."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        return value.item()
+    return tuple(value) if type(value) is list else value
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

@@ -16,11 +16,12 @@ import os
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.storage import consent
 
 TRUST = "VISR_TRUST"
@@ -51,13 +52,29 @@ def load(env: str) -> str | EnvSpec:
         return name
     loaded = sys.modules.get(_name_in_python(module)) or _import(module, env)
     made = getattr(loaded, name, None)
-    if (
-        name not in gymnasium.registry
-        and isinstance(made, type)
-        and issubclass(made, gymnasium.Env)
-    ):
-        return EnvSpec(name, entry_point=made)
+    if name not in gymnasium.registry and callable(made):
+        return EnvSpec(name, entry_point=made)  # pyright: ignore
     return name
+
+
+def id_of(env: Any) -> str:
+    """The id of an environment that is given as such, as an object, a spec, a class or a function."""
+    if isinstance(env, str):
+        return env
+    spec = env if isinstance(env, EnvSpec) else getattr(env, "spec", None)
+    if isinstance(spec, EnvSpec) and spec.id in gymnasium.registry:
+        return spec.id
+    name, module = getattr(env, "__qualname__", ""), getattr(env, "__module__", "")
+    if (
+        callable(env)
+        and name.isidentifier()
+        and getattr(sys.modules.get(module), name, None) is env
+    ):
+        return f"{module}:{name}"
+    raise UserError(
+        f"{short_repr(env)} is no environment to train in; give an id, a registered environment, or a class "
+        "or function that is defined at the top level of a module."
+    )
 
 
 def _import(module: str, env: str) -> ModuleType:

@@ -31,7 +31,7 @@ from visr.inference.steps import RewardedSteps
 from visr.ops import derived_seed
 from visr.storage import schema
 from visr.storage.files import write_json
-from visr.storage.records.task import Task
+from visr.storage.records.task import Task, TaskPrompt
 from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED, Condition, TwoPhase
 from visr.storage.run_dir import RunDir
 from visr.training import devices
@@ -103,7 +103,7 @@ def infer_tasks(steps: RewardedSteps, config: RunConfig) -> dict[str, Task]:
         steps = steps.clipped()
     compared = estimate(steps, config.inference)
     return {
-        name: prompts.to_task(compared, method, name, config.env)
+        name: prompts.to_task(compared, method, name, config.env, TaskPrompt("env", name))
         for method, name in _TASK_NAMES.items()
         if method in compared.estimates
     }
