@@ -24,7 +24,7 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one, for example: make setup PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up .venv (a few minutes the first time) ..."
 	@"$(PYTHON)" -m venv $(CLEAR) .venv
-	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,explorer,export,minatar,video]"
+	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,explorer,export,hub,minatar,offline,video,wandb]"
 	@pwd -P > $@
 
 demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of them for the set-up)
