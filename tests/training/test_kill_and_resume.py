@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import safetensors
 import torch
 
 from visr import pretraining
+from visr.errors import Stopped
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint
 from visr.training.driver import Status
@@ -152,6 +154,40 @@ def test_environments_that_cannot_be_saved_are_reset_at_checkpoints_so_that_runs
     (a, _), (b, _) = (checkpoint.load(checkpoint.newest(r)) for r in (whole, resumed))
     assert all(torch.equal(a[name], b[name]) for name in a)
     assert whole.metrics.read_bytes() == resumed.metrics.read_bytes()
+
+
+def test_ctrl_c_saves_environments_that_cannot_be_saved_by_resetting_them(tmp_path: Path):
+    run = RunDir(tmp_path / "run")
+    rows = ["--log-every", "5120", "--checkpoint-every", "1000000000"]
+    size = ["--num-envs", "32", "--hidden-sizes", "16", "--recorded-steps", "0"]
+    process = start("CartPole-v1", *rows, *size, "--num-steps", "1000000", "--out", str(run.path))
+    deadline = time.monotonic() + 600
+    while not run.metrics.exists():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode == 130, errors
+    saved = int(checkpoint.newest(run).stem)
+    assert saved >= 5_120  # all steps up to the signal
+    assert f"saved as of step {saved:,}" in errors
+    copies = [shutil.copytree(run.path, tmp_path / name) for name in ("a", "b")]
+    a, b = (first_weights_after(path, saved + 20_000) for path in copies)
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def first_weights_after(path: Path, num_steps: int) -> dict[str, torch.Tensor]:
+    """Resume, stop at `num_steps`, and return the checkpoint."""
+
+    def stop(status: Status) -> None:
+        if status.num_steps >= num_steps:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(Stopped):
+        pretraining.resume(path, observe=stop)
+    return checkpoint.load(checkpoint.newest(RunDir(path)))[0]
 
 
 def test_a_run_killed_before_its_first_checkpoint_starts_over(tmp_path: Path, tiny: Any):

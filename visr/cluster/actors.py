@@ -55,11 +55,6 @@ class RemoteActors:
         self._num_steps, self._era = num_steps, self._era + 1
 
     @property
-    def can_checkpoint_envs(self) -> bool:
-        """Whether a checkpoint can contain the state of all environments that the learner uses."""
-        return all(supervisor.prepared for supervisor in self.supervisors)
-
-    @property
     def num_ready(self) -> int:
         """Actors that are prepared."""
         return sum(supervisor.is_ready for supervisor in self.supervisors)

@@ -92,8 +92,8 @@ class ClusterLoop:
 
     @property
     def can_save_now(self) -> bool:
-        """Whether a checkpoint can be written now: always, or only if it can contain the environments."""
-        return not self._is_synchronous or self.actors.can_checkpoint_envs
+        """Whether a checkpoint would be complete; synchronous rounds need all workers for that."""
+        return not self._is_synchronous or not self.actors.num_missing
 
     def extra_rows(self) -> dict[str, dict[str, float]]:
         """Cluster statistics and returns of the rewarded environments since the last call."""

@@ -40,8 +40,6 @@ class Supervisor:
         self.pid = 0
         self.request: Any = None
         """What the caller attached to the pending request."""
-        self.prepared: Any = None
-        """The result of `prepare`."""
         self._phase, self._since, self._failures = "starting", 0.0, 0
         self._start()
 
@@ -83,7 +81,7 @@ class Supervisor:
             self.await_result(self.handle.prepare.remote())
             return None
         if self._phase == "preparing":
-            self.prepared, self._phase = result, "ready"
+            self._phase = "ready"
             return None
         self._failures = 0
         return result

@@ -83,14 +83,13 @@ class ActorWorker(EnvWorker):
         super().__init__(config)
         self._group, self._seed, self._prefix = group, seed, f"actor{group}."
 
-    def prepare(self) -> bool:
-        """Build the environments; returns whether a checkpoint can contain their state."""
+    def prepare(self) -> None:
+        """Build the environments."""
         config = self._config
         set_up_torch(config)
         env = envs.make_vec(config, group_sizes(config)[self._group])
         agent = devices.prepared(agents.new(config.agent, envs.spec(config)), config.training)
         self._part = self._actor = Actor(config, env, agent, self._seed)
-        return self._actor.can_checkpoint_envs
 
     def collect(self, psi: Arrays) -> tuple[list[NDArray], dict[str, float]]:
         """One unroll with these weights, and the seconds spent acting and waiting."""
@@ -108,13 +107,12 @@ class OnlineEvaluationWorker(EnvWorker):
 
     _prefix = "online."
 
-    def prepare(self) -> bool:
-        """Build the environments; returns whether a checkpoint can contain their state."""
+    def prepare(self) -> None:
+        """Build the environments."""
         set_up_torch(self._config)
         agent = devices.prepared(new_agent(self._config), self._config.training)
         self._agent = agent.requires_grad_(False)
         self._part = self._online = OnlineEvaluation(self._config, self._agent)
-        return self._online.actor.can_checkpoint_envs
 
     def play(self, psi: Arrays, others: Arrays) -> None:
         """Play one unroll with the task inferred so far."""

@@ -240,8 +240,8 @@ class FineTuner:
 
     @property
     def can_save_now(self) -> bool:
-        """Whether `state` is complete at any time, not only after `reset_unsaveable_envs`."""
-        return self.actor.can_checkpoint_envs and self.num_steps > 0
+        """Whether a rewarded step was made: the first checkpoint holds all that is before it."""
+        return self.num_steps > 0
 
     def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved, as a resumed run will."""

@@ -29,11 +29,6 @@ class LocalActorPool:
             for group in groups
         }
 
-    @property
-    def can_checkpoint_envs(self) -> bool:
-        """Whether the environments' state can be saved and restored."""
-        return all(actor.can_checkpoint_envs for actor in self.actors.values())
-
     def begin(self, psi: SuccessorFeatures) -> None:
         """Copy the weights now, because the learner is about to change its own."""
         for actor in self.actors.values():

@@ -97,7 +97,7 @@ class Trainer(Protocol):
 
     @property
     def can_save_now(self) -> bool:
-        """Whether `state` is complete at any time, not only after `reset_unsaveable_envs`."""
+        """Whether a checkpoint between two regular ones would be complete."""
         ...
 
     @property
@@ -225,7 +225,8 @@ def _run_rounds(
         if observe:
             observe(rows.status(now, trainer.total_steps, evaluation, current.note))
         if stop and not trainer.is_done:
-            if trainer.can_save_now:  # otherwise the last checkpoint remains the newest state
+            if trainer.can_save_now and not saves:
+                trainer.reset_unsaveable_envs()
                 save(run, trainer, rows)
             raise stopped(run, stop[0], hooks.resume_command)
         before = now

@@ -43,6 +43,7 @@ class Loop:
 
     replay = None
     """Unrolls are used once."""
+    can_save_now = True
 
     def __init__(self, config: RunConfig, num_processes: int | None = None) -> None:
         devices.keep_freed_memory()
@@ -122,11 +123,6 @@ class Loop:
         if self.online:
             self.online.load_state(within(tensors, "online."), self.num_collected_steps)
         self._batches.load_state(tensors)
-
-    @property
-    def can_save_now(self) -> bool:
-        """Whether `state` is complete at any time, not only after `reset_unsaveable_envs`."""
-        return all(pool.can_checkpoint_envs for pool in self.actor_pools)
 
     def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved, as a resumed run will."""

@@ -42,12 +42,6 @@ class RemoteActorPool:
         self._groups = groups
         send(self._to, {"config": configuration.to_dict(config), "groups": groups})
 
-    @property
-    def can_checkpoint_envs(self) -> bool:
-        """Whether the environments' state can be saved and restored."""
-        self._request("can_checkpoint_envs")
-        return self._answer()[0]["can_checkpoint_envs"]
-
     def begin(self, psi: SuccessorFeatures) -> None:
         """Send the weights; the child acts while the learner works here."""
         self._request("collect", dict(psi.state_dict()))
@@ -154,7 +148,7 @@ def _answer(
             pool.load_state(tensors, message["num_steps"])
         case "reset_unsaveable_envs":
             pool.reset_unsaveable_envs(message["num_steps"])
-    return {"can_checkpoint_envs": pool.can_checkpoint_envs}, {}
+    return {}, {}
 
 
 def _main() -> None:

@@ -150,14 +150,14 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path):
     assert not cut.replay_pieces()
 
 
-def test_a_run_that_is_asked_to_stop_resumes_from_its_last_checkpoint(tmp_path: Path):
+def test_a_run_that_is_asked_to_stop_saves_its_work(tmp_path: Path):
     config = tiny(num_steps=500, checkpoint_every=200)
 
     def stop(status: Status) -> None:
         if status.num_steps >= 300:
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Stopped, match=r"saved as of step 200.*visr pretrain --resume"):
+    with pytest.raises(Stopped, match=r"saved as of step 300.*visr pretrain --resume"):
         pretraining.start(tmp_path / "run", config, stop)
     run = pretraining.resume(tmp_path / "run")
     assert int(run.checkpoints()[-1].stem) == 500

@@ -38,8 +38,7 @@ class Rainbow:
 
     agent: None = None
     """It cannot be given a task."""
-    can_save_now = False
-    """The environment's state cannot be saved, so `state` is complete only after `reset_unsaveable_envs`."""
+    can_save_now = True
 
     def __init__(self, config: RunConfig, rainbow: RainbowConfig | None = None) -> None:
         self.config, self._seed = config, config.training.seed
