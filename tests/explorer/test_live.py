@@ -64,6 +64,46 @@ def test_a_task_is_pursued_from_the_next_step_on(show: LiveSession):
     assert head["own_score"] == pytest.approx(head["phi"][2], abs=1e-5)
 
 
+def test_the_asked_return_and_the_painted_reward_are_shown(run_path: Path):
+    explored = ExplorerState(run_path)
+    reward = np.zeros(100)
+    reward[:50], reward[99] = 1, -1
+    painted = explored.requests.infer(RequestFields({"kind": "paint", "reward": reward.tolist()}))
+    show = LiveSession(explored.run, lambda id: explored.requests.get(id).task)
+    _, plain = unpacked(show.frame())
+    sent = command("task", id=painted.id, w=painted.task.w.tolist())
+    assert show.execute(sent, show.run)
+    head, tinted = unpacked(show.frame())
+    assert plain is not None
+    assert tinted is not None
+    coloured = (tinted != plain).any(axis=-1).ravel()
+    assert set(np.flatnonzero(coloured)) >= set(np.flatnonzero(reward)) - {
+        int(head["observation"][0])
+    }
+    total = 0.0
+    for _ in range(10):
+        show.step(show.run)
+        head, _ = unpacked(show.frame())
+        total += reward[int(head["observation"][0])]
+        assert head["asked_return"] == pytest.approx(total)
+    assert head["asked"] == "the asked reward painted"
+    forgotten = command("task", id="0" * 16, w=painted.task.w.tolist())
+    show.execute(forgotten, show.run)
+    assert "phi . w" in unpacked(show.frame())[0]["asked"]
+
+
+def test_a_page_may_drive_and_what_it_did_is_kept(show: LiveSession):
+    show.execute(command("restart", seed=0), show.run)
+    for action in (0, 3, 3):
+        show.execute(command("act", action=action), show.run)
+        assert unpacked(show.frame())[0]["action"] == action
+    states, actions = show.watched.trajectory()
+    assert actions.tolist() == [0, 3, 3]
+    assert states[-1] == unpacked(show.frame())[0]["observation"][0]
+    with pytest.raises(UserError):
+        show.execute(command("act", action=4), show.run)
+
+
 @pytest.mark.parametrize(
     "given",
     [

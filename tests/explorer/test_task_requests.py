@@ -12,7 +12,9 @@ import visr
 from visr import api, mix
 from visr.errors import UserError
 from visr.explorer.messages import RequestFields
-from visr.explorer.task_requests import TaskRequests
+from visr.explorer.task_requests import RequestedTask, TaskRequests
+from visr.explorer.watched import Watched
+from visr.storage.records.task import Task
 
 
 @pytest.fixture
@@ -126,6 +128,77 @@ def test_a_mixture_is_the_sum_of_its_parts(requests: TaskRequests):
     np.testing.assert_array_equal(mixed.task.w, expected.w)
     left = performed(mixed.to_dict(requests.run)["python"]["false"])
     np.testing.assert_array_equal(left["task"].w, expected.w)
+
+
+def watched(states: list[Any], actions: list[int]) -> dict[str, Watched]:
+    """A live session `page` that went through these states."""
+    page = Watched()
+    page.begin(np.array(states[0]))
+    for action, state in zip(actions, states[1:], strict=True):
+        page.add(action, np.array(state))
+    return {"page": page}
+
+
+def same(requests: TaskRequests, content: dict[str, Any]) -> RequestedTask:
+    """The task of a request, which its copied Python gives too, and which is saved with its prompt."""
+    requested = requests.infer(RequestFields(content))
+    left = performed(requested.to_dict(requests.run)["python"]["true"])
+    np.testing.assert_allclose(left["task"].w, requested.task.w, atol=1e-6)
+    name = requests.save(requested.id, "")
+    saved = Task.load(requests.run.directory.task(name)).prompt
+    assert saved is not None
+    assert requested.task.prompt is not None
+    assert saved.kind == requested.task.prompt.kind
+    return requested
+
+
+@pytest.mark.parametrize("content", [{"text": "2,3"}, {"session": "page"}])
+def test_a_goal_on_the_grid_is_a_cell_or_what_is_on_the_screen(
+    run_path: Path, content: dict[str, str]
+):
+    requests = TaskRequests(api.load(run_path), watched([5, 23], [3]))
+    requested = same(requests, {"kind": "goal", **content})
+    assert requested.task.reward is not None
+    assert requested.task.reward.argmax() == 23
+    assert requested.words
+
+
+def test_a_goal_elsewhere_names_numbers_or_is_what_is_on_the_screen(cart: api.Run):
+    requested = same(TaskRequests(cart), {"kind": "goal", "text": "position=0.5"})
+    assert "close to it" in requested.words[-1]
+    state = np.array([0.1, 0, -0.05, 0.2], np.float32)
+    page = watched([state], [])
+    assert same(TaskRequests(cart, page), {"kind": "goal", "session": "page"}).words
+
+
+@pytest.mark.parametrize("text", ["0.5,0.5", "goal.npy", "/etc/passwd.NPY ", "wheels=2", ""])
+def test_a_goal_that_is_none_says_what_one_looks_like(cart: api.Run, text: str):
+    with pytest.raises(UserError, match=r"position|x0=0\.5|reads no files"):
+        TaskRequests(cart).infer(RequestFields({"kind": "goal", "text": text}))
+
+
+def test_a_watched_episode_is_a_demonstration(run_path: Path):
+    requests = TaskRequests(api.load(run_path), watched([22, 23, 24, 25], [3, 3, 3]))
+    requested = same(requests, {"kind": "demonstration", "session": "page"})
+    assert requested.task.name == "3 watched steps"
+    assert "agree with the demonstrated ones" in requested.words[1]
+
+
+def test_without_a_watched_step_there_is_no_demonstration(run_path: Path):
+    requests = TaskRequests(api.load(run_path), watched([22], []))
+    with pytest.raises(UserError, match="press Play"):
+        requests.infer(RequestFields({"kind": "demonstration", "session": "page"}))
+    with pytest.raises(UserError, match="reload the page"):
+        requests.infer(RequestFields({"kind": "demonstration", "session": "another"}))
+
+
+def test_a_new_episode_replaces_the_demonstration_at_its_first_step():
+    page = watched([1, 2, 3], [0, 1])["page"]
+    page.begin(np.array(7))
+    assert page.state == 7
+    assert page.trajectory()[0].tolist() == [1, 2, 3]
+    page.add(2, np.array(8))
+    assert page.trajectory()[0].tolist() == [7, 8]
 
 
 def test_an_expression_over_fields_costs_no_step(cart: api.Run):

@@ -60,6 +60,10 @@ class EpsilonGreedyActor:
         self._previous_action = action.to(self.device)
         return action.numpy()
 
+    def took(self, action: NDArray[np.int64]) -> None:
+        """The actions [N] that were really taken, if others than `act` chose."""
+        self._previous_action = torch.as_tensor(action, device=self.device)
+
 
 def epsilon_greedy(values: Tensor, epsilon: float, generator: Generator | None = None) -> Tensor:
     """The action of the largest value, or with probability epsilon a uniformly random one.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from importlib import resources
 from typing import Any
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from visr.errors import UserError
-from visr.explorer import atlas, live, messages, painting
+from visr.explorer import atlas, live, messages, painting, questions
 from visr.explorer.auth import AuthMiddleware
 from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
@@ -82,6 +83,7 @@ def _routes(explored: ExplorerState) -> list[BaseRoute]:
         route("POST", "paint", _paint, strokes),
         route("POST", "preset", _preset),
         route("POST", "task", _task),
+        route("POST", "question", _question),
         route("POST", "save", _save),
         route("POST", "reload", _reload, strokes),
         route("POST", "atlas", _start_atlas),
@@ -127,9 +129,16 @@ def _preset(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
 
 def _task(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
     """Infer a task from a request."""
-    is_long = fields.text("kind", 20) in ("environment", "expression")
-    with explored.exclusive() if is_long else contextlib.nullcontext():
+    is_quick = fields.text("kind", 20) in ("random", "saved", "marks", "direction", "mix")
+    with contextlib.nullcontext() if is_quick else explored.exclusive():
         return explored.requests.infer(fields).to_dict(explored.run)
+
+
+def _question(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """Two recorded segments to compare, after the answers so far."""
+    answers = fields.rows("answers", 2, questions.MAX_ANSWERS, least=0).astype(np.intp)
+    with explored.exclusive():
+        return explored.requests.questions.next(answers, fields.integer("number", 0, 2**31 - 1))
 
 
 def _save(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import secrets
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,9 @@ from visr.explorer import messages, pictures
 from visr.explorer.auth import PROTOCOL
 from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
+from visr.explorer.watched import Watched
 from visr.play.session import Session
+from visr.storage.records.task import Task
 
 MAX_SPEED = 240.0
 """Most steps per second."""
@@ -34,30 +38,39 @@ _MAX_UNSEEN = 8
 class LiveSession:
     """One client's environment and actor; used by one thread at a time."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, find: Callable[[str], Task] | None = None) -> None:
+        self.id = secrets.token_hex(8)
         self.speed, self.is_playing, self.num_unseen = 15.0, False, 0
-        self._w = run.skill(0).w
+        self._task, self._find = run.skill(0), find
+        self.watched = Watched()
         self._open(run, 0, run.config.agent.epsilon, run.config.agent.gpi)
 
     def _open(self, run: Run, seed: int, epsilon: float, gpi: bool | None) -> None:
         self.run, self._screen = run, pictures.screen_of(run.config)
         self._session = Session(run.visr, run.config, epsilon=epsilon, gpi=gpi, screen=self._screen)
-        self._session.actor.pursue(self._w)
         self.begin(seed)
+        self._pursue(self._task)
+
+    def _pursue(self, task: Task) -> None:
+        self._task, self._task_reward, self._own_score = task, 0.0, 0.0
+        self._session.pursue(task, self.run.asked_reward(task))
 
     def begin(self, seed: int) -> None:
         """Start an episode."""
         self._seed, self._task_reward, self._own_score = seed, 0.0, 0.0
         self._session.begin(seed)
         self._phi = self._session.features()
+        self.watched.begin(self._session.observation[0])
 
-    def step(self, newest: Run) -> None:
+    def step(self, newest: Run, action: int | None = None) -> None:
         """One step; after the last step of an episode, start the next one with the newest weights."""
         if not self._session.is_over:
-            self._session.step()
+            self._session.step(action)
             self._phi = self._session.features()
-            self._task_reward = float(self._phi @ self._w)
+            self._task_reward = float(self._phi @ self._task.w)
             self._own_score += self._task_reward
+            assert self._session.action is not None
+            self.watched.add(self._session.action, self._session.observation[0])
         elif newest is self.run:
             self.begin(self._seed + 1)
         else:
@@ -81,14 +94,24 @@ class LiveSession:
         elif what == "restart":
             self.begin(command.integer("seed", 0, 2**31 - 1))
         elif what == "task":
-            self._w = self.run.skill(command.numbers("w", len(self._w))).w
-            actor.pursue(self._w)
-            self._own_score = 0.0
+            self._pursue(self._asked_for(command))
         elif what == "step":
             self.step(newest)
+        elif what == "act":
+            num_actions = self.run.agent.spec.num_actions
+            self.step(newest, command.integer("action", 0, num_actions - 1))
         else:
             raise UserError(f"There is no command {what!r}.")
-        return what in ("restart", "step")
+        return what in ("restart", "step", "act", "task")
+
+    def _asked_for(self, command: RequestFields) -> Task:
+        """The task of an id; its direction if a server that was restarted has forgotten the id."""
+        direction = self.run.skill(command.numbers("w", len(self._task.w)), name="direction")
+        if not (id := command.text("id", 40, "")) or self._find is None:
+            return direction
+        with contextlib.suppress(UserError):
+            return self._find(id)
+        return direction
 
     def frame(self) -> bytes:
         """The current frame: the length of the JSON (4 bytes), the JSON, and a PNG or nothing."""
@@ -99,6 +122,10 @@ class LiveSession:
             "seed": self._seed,
             "score": session.score,
             "reward": session.reward,
+            "session": self.id,
+            "asked": session.asked.words if session.asked else "",
+            "asked_reward": session.asked_reward,
+            "asked_return": session.asked_return,
             "own_reward": self._task_reward,
             "own_score": self._own_score,
             "phi": [float(f"{x:.6g}") for x in self._phi.tolist()],
@@ -109,7 +136,9 @@ class LiveSession:
             "scale": self._screen.scale if self._screen else (1, 1),
             "observation": _numbers(session.observation[0], self.run),
         }
-        picture = session.picture if session.picture is not None else _image(session.observation[0])
+        picture = session.picture
+        if picture is None and _is_image(session.observation[0]):
+            picture = pictures.of_observation(session.observation[0], self.run)
         content = b"" if picture is None else pictures.png(picture)
         text = messages.encoded(head)
         return struct.pack("<I", len(text)) + text + content
@@ -126,13 +155,8 @@ def _numbers(observation: NDArray, run: Run) -> list[float] | None:
     return None
 
 
-def _image(observation: NDArray) -> NDArray[np.uint8] | None:
-    """An observed image as a picture, for environments that cannot render: [C, H, W] -> [H, W, 3]"""
-    if observation.ndim != 3 or observation.dtype != np.uint8:
-        return None
-    planes = observation[:3] if len(observation) == 3 else np.repeat(observation[-1:], 3, axis=0)
-    bright = planes.astype(np.float64) * (255 / max(int(planes.max()), 1))
-    return bright.astype(np.uint8).transpose(1, 2, 0)
+def _is_image(observation: NDArray) -> bool:
+    return observation.ndim == 3 and observation.dtype == np.uint8
 
 
 async def serve(websocket: WebSocket, explored: ExplorerState) -> None:
@@ -140,10 +164,14 @@ async def serve(websocket: WebSocket, explored: ExplorerState) -> None:
     await websocket.accept(subprotocol=PROTOCOL)
     try:
         with explored.session_slot():
-            session = await asyncio.to_thread(LiveSession, explored.run)
+            session = await asyncio.to_thread(
+                LiveSession, explored.run, lambda id: explored.requests.get(id).task
+            )
+            explored.watched[session.id] = session.watched
             try:
                 await _play(websocket, explored, session)
             finally:
+                del explored.watched[session.id]
                 session.close()
     except WebSocketDisconnect:
         return

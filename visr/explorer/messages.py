@@ -77,10 +77,11 @@ class RequestFields:
         """Exactly `count` real numbers, [count]."""
         return self._of_length(self._read(name, _VECTOR), name, count)
 
-    def rows(self, name: str, count: int, most: int) -> NDArray[np.float64]:
-        """At least one and at most `most` lists of numbers, [N, count]."""
-        rows = self._read(name, Annotated[tuple[_VECTOR, ...], Bound(1, most)])
-        return np.stack([self._of_length(row, name, count) for row in rows])
+    def rows(self, name: str, count: int, most: int, least: int = 1) -> NDArray[np.float64]:
+        """At least `least` and at most `most` lists of numbers, [N, count]."""
+        rows = self._read(name, Annotated[tuple[_VECTOR, ...], Bound(least, most)])
+        checked = [self._of_length(row, name, count) for row in rows]
+        return np.stack(checked) if checked else np.zeros((0, count))
 
     def objects(self, name: str, most: int) -> list[RequestFields]:
         """At least one and at most `most` JSON objects."""

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from visr.config import RunConfig
+from visr.api import Run
+from visr.config import MINATAR, RunConfig
 from visr.errors import UserError
 from visr.play import rendering
 from visr.play.rendering import Picture
@@ -25,6 +26,15 @@ def screen_of(config: RunConfig) -> rendering.Screen | None:
         return rendering.screen(config)
     except UserError:
         return None
+
+
+def of_observation(observation: NDArray, run: Run) -> Picture:
+    """An observed image as a picture, [C, H, W] -> [H, W, 3]; MinAtar's planes in colours."""
+    if run.config.env.startswith(MINATAR):
+        return rendering.screen(run.config).reset(observation[None], 0)
+    planes = observation[:3] if len(observation) == 3 else np.repeat(observation[-1:], 3, axis=0)
+    bright = planes.astype(np.float64) * (255 / max(float(planes.max()), 1))
+    return bright.astype(np.uint8).transpose(1, 2, 0)
 
 
 def png(picture: Picture, compress_level: int = 1) -> bytes:

@@ -15,6 +15,7 @@ from visr.errors import UserError
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
 from visr.explorer.task_requests import TaskRequests
+from visr.explorer.watched import Watched
 from visr.storage.records import finetuning
 from visr.storage.tables import read_rows
 
@@ -28,7 +29,9 @@ class ExplorerState:
     def __init__(self, path: str | Path, device: str = "auto") -> None:
         self._path, self._device = path, device
         self.run = api.load(path, device=device)
-        self.requests = TaskRequests(self.run)
+        self.watched: dict[str, Watched] = {}
+        """By the id of a live session."""
+        self.requests = TaskRequests(self.run, self.watched)
         self._lock, self._computing = threading.Lock(), threading.Lock()
         self._sessions = threading.Semaphore(_MAX_SESSIONS)
         self._atlas: Atlas | None = None
@@ -52,7 +55,11 @@ class ExplorerState:
         if newest.num_steps != self.run.num_steps:
             facts = _facts(newest)
             with self._lock:
-                self.run, self.requests, self._facts = newest, TaskRequests(newest), facts
+                self.run, self.requests, self._facts = (
+                    newest,
+                    TaskRequests(newest, self.watched),
+                    facts,
+                )
                 self._atlas, self._wanted = None, 0
 
     @property

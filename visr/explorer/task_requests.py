@@ -1,10 +1,11 @@
-"""Turn a request of the page into a task: painted, random, saved, env, expression, marks, direction, mix."""
+"""Turn a request of the page into a task: every prompt, skills, saved tasks, directions, mixtures."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,18 +16,23 @@ from numpy.typing import NDArray
 from visr.api import Run
 from visr.config import InferenceConfig
 from visr.errors import UserError
-from visr.explorer import painting
+from visr.explorer import painting, questions
 from visr.explorer.messages import RequestFields
+from visr.explorer.questions import Questions
+from visr.explorer.watched import Watched
 from visr.inference import expression
-from visr.inference.prompts import Reward
+from visr.inference.demonstration import Demonstration
+from visr.inference.prompts import Prompt, Reward
 from visr.inference.steps import RewardedSteps
-from visr.storage.records.task import Task, cosine, mix, new_path
+from visr.storage.records.task import Task, TaskPrompt, cosine, mix, new_path
 from visr.storage.run_dir import slug
 
 MAX_EPISODES, MAX_STEPS = 50, 100_000
 """Limits for the environment's own reward: the paper's numbers."""
 MAX_MARKS = 400
 _MAX_KEPT = 200
+_MAX_INLINE = 5_000
+"""Most numbers that copied Python contains."""
 _FROM_MARKS = InferenceConfig(centred=True, ridge=0.1)
 
 
@@ -56,8 +62,9 @@ class RequestedTask:
 class TaskRequests:
     """Infers tasks for one run and keeps the latest ones by id."""
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    def __init__(self, run: Run, watched: Mapping[str, Watched] | None = None) -> None:
+        self.run, self.questions = run, Questions(run)
+        self._watched = {} if watched is None else watched
         self._requested: dict[str, RequestedTask] = {}
 
     def infer(self, request: RequestFields, kind: str | None = None) -> RequestedTask:
@@ -69,6 +76,9 @@ class TaskRequests:
             "saved": self._saved,
             "environment": self._environment,
             "expression": self._expression,
+            "goal": self._goal,
+            "demonstration": self._demonstration,
+            "preferences": self._preferences,
             "marks": self._marks,
             "direction": self._direction,
             "mix": self._mixture,
@@ -145,11 +155,59 @@ class TaskRequests:
         if self.run.world is not None:
             values = painting.preset(self.run, text)
             return RequestedTask(painting.infer(self.run, values, text), lines)
+        return self._inferred(self.run.inference.prompt(reward=text), lines)
+
+    def _inferred(self, prompt: Prompt, lines: list[str] | None) -> RequestedTask:
+        """The best estimate with its diagnostics; without lines of Python, its direction."""
         inference = self.run.inference
-        prompt = inference.prompt(reward=text)
         compared = inference.compare(prompt)
         task = inference.to_task(prompt, compared)
+        if lines is None:
+            lines = [f"{_direction_line(task)}  # {prompt.name}"]
         return RequestedTask(task, lines, tuple(compared.words))
+
+    def _goal(self, request: RequestFields) -> RequestedTask:
+        """Numbers of an observation, a step of the recording, a cell, or what is on the screen."""
+        inference = self.run.inference
+        if (session := request.text("session", 40, "")) != "":
+            state = self._watching(session).state
+            lines = [f"task = run.infer(goal=np.array({state.tolist()!r}))"]
+            lines = lines if self._is_plain(state) else None
+            return self._inferred(inference.goal_of(state), lines)
+        text = request.text("text", expression.MAX_LENGTH).strip()
+        if text.lower().endswith(".npy"):  # no request reads files
+            raise UserError("The page reads no files; use `visr infer RUN --goal FILE.npy`.")
+        return self._inferred(inference.prompt(goal=text), [f"task = run.infer(goal={text!r})"])
+
+    def _demonstration(self, request: RequestFields) -> RequestedTask:
+        """The steps of the episode that a page watches or drives."""
+        states, actions = self._watching(request.text("session", 40)).trajectory()
+        name = f"{len(actions)} watched step{'s' if len(actions) > 1 else ''}"
+        lines = None
+        if self._is_plain(states):
+            lines = [
+                f"observations = np.array({states.tolist()!r})",
+                f"actions = np.array({actions.tolist()!r})",
+                "task = run.infer(demonstration=(observations, actions))",
+            ]
+        known = np.append(actions, -1)  # the action after the last state is not known
+        return self._inferred(Demonstration(name, states, known), lines)
+
+    def _preferences(self, request: RequestFields) -> RequestedTask:
+        """Answers to the page's questions: first steps of the better and of the worse segment."""
+        answers = request.rows("answers", 2, questions.MAX_ANSWERS).astype(np.intp)
+        lines = questions.lines(answers) if self.questions.is_kept else None
+        return self._inferred(self.questions.prompt(answers), lines)
+
+    def _watching(self, session: str) -> Watched:
+        if session not in self._watched:
+            raise UserError("This page's live session has ended; reload the page.")
+        return self._watched[session]
+
+    def _is_plain(self, states: NDArray) -> bool:
+        """Whether Python can be given these states as they are: networks take the environment's own."""
+        codec = self.run.inference.codec
+        return codec.own_space == codec.space and states.size <= _MAX_INLINE
 
     def _marks(self, request: RequestFields) -> RequestedTask:
         d = self.run.config.agent.num_features
@@ -164,6 +222,7 @@ class TaskRequests:
         steps = RewardedSteps(phi, liked, np.arange(len(phi)))
         compared = Reward(name, _FROM_MARKS).infer(self.run.visr, lambda: steps)
         task = self.run.task_of(compared, "best", name)
+        task = dataclasses.replace(task, prompt=TaskPrompt("marks", name))
         return RequestedTask(task, [f"{_direction_line(task)}  # inferred from marked frames"])
 
     def _direction(self, request: RequestFields) -> RequestedTask:

@@ -131,9 +131,13 @@ class TaskInference:
         state = self._encoded(given, "goal")
         if len(state) != 1:
             raise UserError(f"A goal is one observation, and this is {len(state)} of them.")
+        return self.goal_of(state[0])
+
+    def goal_of(self, state: NDArray) -> goal.Goal:
+        """The goal that is one observation, as networks take it."""
         is_useful = self._is_recorded and self.world is None
         recorded = self.recording() if is_useful else None
-        return goal.of_observation(_goal_name(state[0], self.world), state[0], recorded, self.codec)
+        return goal.of_observation(_goal_name(state, self.world), state, recorded, self.codec)
 
     def _demonstration(self, given: Any) -> Demonstration:
         """Observations, (observations, actions), or the name of an .npz file."""

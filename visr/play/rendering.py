@@ -45,6 +45,10 @@ class Screen(ABC):
     def step(self, observation: NDArray, action: NDArray) -> Picture:
         """The picture after an action."""
 
+    def tint(self, observation: NDArray, reward: NDArray[np.floating] | None) -> Picture | None:
+        """On the grid: colour the cells by a reward [S] from now on, and draw the observation again."""
+        return None
+
     def close(self) -> None:  # noqa: B027
         """Close what draws."""
 
@@ -111,6 +115,18 @@ class CellDrawing(Screen):
         return self._colours(observation[0])
 
 
+class GridDrawing(CellDrawing):
+    """A grid world whose cells are coloured by a reward."""
+
+    def __init__(self, world: GridWorld, reward: NDArray[np.floating] | None) -> None:
+        super().__init__(functools.partial(_grid, world, _tinted(world, reward)))
+        self._world = world
+
+    def tint(self, observation: NDArray, reward: NDArray[np.floating] | None) -> Picture:
+        self._colours = functools.partial(_grid, self._world, _tinted(self._world, reward))
+        return self._colours(observation[0])
+
+
 def screen(config: RunConfig, reward: NDArray[np.floating] | None = None) -> Screen:
     """The screen of an environment; on the grid, `reward` [S] tints the cells."""
     if config.is_atari:
@@ -118,8 +134,7 @@ def screen(config: RunConfig, reward: NDArray[np.floating] | None = None) -> Scr
     if config.env.startswith(MINATAR):
         return CellDrawing(_planes)
     if config.is_grid:
-        world = GridWorld.from_config(config.grid)
-        return CellDrawing(functools.partial(_grid, world, _tinted(world, reward)))
+        return GridDrawing(GridWorld.from_config(config.grid), reward)
     return RenderedGym(config)
 
 

@@ -59,9 +59,20 @@ class Session:
         self.asked_reward, self.asked_return = 0.0, 0.0
         self.action = self.values = None
 
-    def step(self) -> None:
-        """Take one action."""
+    def pursue(self, task: Task, asked: AskedReward | None) -> None:
+        """Pursue another task from the next step on; its return starts at 0."""
+        self.actor.pursue(task.w)
+        self.asked, self.asked_reward, self.asked_return = asked, 0.0, 0.0
+        if self._screen and self.picture is not None:
+            tinted = self._screen.tint(self.observation, task.reward)
+            self.picture = self.picture if tinted is None else tinted
+
+    def step(self, action_taken: int | None = None) -> None:
+        """Take one action: the policy's, or `action_taken`."""
         before, action = self.observation, self.actor.act(self.observation, self._starts)
+        if action_taken is not None:
+            action = np.full_like(action, action_taken)
+            self.actor.took(action)
         self.observation, reward, terminated, truncated, _ = self._env.step(action)
         if self.asked:
             step = EpisodeSteps(np.zeros(1, np.intp), before, action, self.observation, reward)

@@ -32,7 +32,15 @@ class TaskPrompt:
     """What the user gave to describe the task."""
 
     kind: Literal[
-        "env", "expression", "cells", "function", "dataset", "goal", "demonstration", "preferences"
+        "env",
+        "expression",
+        "cells",
+        "function",
+        "dataset",
+        "goal",
+        "demonstration",
+        "preferences",
+        "marks",
     ]
     text: Annotated[str, Bound(0, _LONGEST)] = ""
     """An expression, or the name of what was given."""

@@ -1,0 +1,87 @@
+"""The page asks which of two recorded segments is better, and its task follows the answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import visr
+from tests.conftest import tiny
+from tests.explorer.launching import serving, untrained
+from visr import api, config
+from visr.config import presets
+from visr.errors import UserError
+from visr.explorer.messages import RequestFields
+from visr.explorer.questions import Questions
+from visr.explorer.task_requests import TaskRequests
+from visr.inference.preferences import SEGMENT
+
+NONE = np.zeros((0, 2), np.intp)
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
+    """A grid whose agent knows nothing yet, with a small recording."""
+    settings = config.replace(tiny(), recorded_steps=3_000)
+    return api.load(untrained(tmp_path_factory.mktemp("grid") / "run", settings))
+
+
+def test_on_the_grid_a_film_is_a_path_of_neighbouring_cells(grid: api.Run):
+    asked = Questions(grid).next(NONE, 0)
+    assert asked["pair"][0] != asked["pair"][1]
+    for film in asked["films"]:
+        rows, cols = np.divmod(film["states"], 10)
+        assert len(rows) == SEGMENT + 1
+        assert (np.abs(np.diff(rows)) + np.abs(np.diff(cols)) <= 1).all()
+
+
+def test_answers_of_a_teacher_lead_to_the_teachers_task(grid: api.Run):
+    teacher, questions = grid.skill(3).w, Questions(grid)
+    answers: list[list[int]] = []
+    for number in range(20):
+        given = np.array(answers, np.intp).reshape(-1, 2)
+        pair = questions.next(given, number)["pair"]
+        sums = [questions.recorded.phi[at : at + SEGMENT].sum(axis=0) @ teacher for at in pair]
+        answers.append(list(pair if sums[0] > sums[1] else pair[::-1]))
+    requested = TaskRequests(grid).infer(RequestFields({"kind": "preferences", "answers": answers}))
+    assert requested.task.w @ teacher > 0.9
+    assert "of 20 answers" in requested.words[0]
+    scope: dict[str, Any] = {}
+    exec(requested.to_dict(grid)["python"]["true"], scope)
+    np.testing.assert_allclose(scope["task"].w, requested.task.w, atol=1e-9)
+
+
+def test_an_answer_about_an_unknown_step_is_refused(grid: api.Run):
+    for step in (-1, 2_990, 10**9):
+        with pytest.raises(UserError, match="not recorded"):
+            Questions(grid).prompt(np.array([[0, step]]))
+
+
+def test_numbers_are_shown_as_curves_and_images_as_pictures(tmp_path: Path):
+    settings = config.replace(presets.for_environment("CartPole-v1"), recorded_steps=2_000)
+    film = Questions(api.load(untrained(tmp_path / "cart", settings))).next(NONE, 0)["films"][0]
+    assert film["names"] == ["position", "velocity", "angle", "angular_velocity"]
+    assert np.shape(film["values"]) == (4, SEGMENT + 1)
+    pytest.importorskip("minatar")
+    run = api.load(untrained(tmp_path / "game", presets.for_environment("MinAtar/Breakout-v1")))
+    requests = TaskRequests(run)
+    asked = requests.questions.next(NONE, 0)
+    assert asked["films"][0]["film"].startswith("data:image/png")
+    content = {"kind": "preferences", "answers": [list(asked["pair"])]}
+    assert requests.infer(RequestFields(content)).lines[0].startswith("task = run.skill(")
+
+
+def test_questions_come_over_http(grid: api.Run):
+    with serving(grid.path) as launched:
+        status, asked, _ = launched.ask("POST", "/api/question", {"answers": [], "number": 0})
+        assert (status, len(asked["films"])) == (200, 2)
+        content = {"kind": "preferences", "answers": [asked["pair"]]}
+        status, task, _ = launched.ask("POST", "/api/task", content)
+        assert (status, task["prompt"]["kind"]) == (200, "preferences")
+        assert (
+            launched.ask("POST", "/api/question", {"answers": [[1, 2, 3]], "number": 0})[0] == 400
+        )
+    assert visr.Task(w=task["w"]).w @ np.array(task["w"]) == pytest.approx(1)

@@ -1,0 +1,102 @@
+"""The page's question "which of these two do you like better?": pairs of recorded segments, with films."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from visr.api import Run
+from visr.errors import UserError
+from visr.explorer import painting, pictures
+from visr.inference import preferences, recording
+from visr.inference.preferences import SEGMENT, Preferences
+from visr.inference.recording import Recording
+
+MAX_ANSWERS = 400
+_UNSAVED_STEPS = 1_500
+"""Steps recorded for this page alone, where observations are too large to be kept with the run."""
+_MAX_FIELDS = 6
+"""Most numbers of an observation that are plotted."""
+
+Answers = NDArray[np.intp]
+"""[N, 2], first steps of the better and of the worse segment."""
+
+
+class Questions:
+    """Segments of one run's recording, and what answers about them say."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    @functools.cached_property
+    def recorded(self) -> Recording:
+        """The run's recording, episode after episode."""
+        if self.is_kept:
+            return self._run.recording().in_order()
+        return recording.record(self._run.visr, self._run.config, _UNSAVED_STEPS).in_order()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the run keeps its recording, so that Python finds the same segments."""
+        num_steps, directory = self._run.config.inference.recorded_steps, self._run.directory
+        is_possible = recording.is_possible(self._run.agent.spec.observation_space, num_steps)
+        return directory.recorded.exists() or (num_steps > 0 and is_possible)
+
+    def next(self, answers: Answers, number: int) -> dict[str, Any]:
+        """The pair that would tell most after these answers, as first steps and films."""
+        found, recorded = self.prompt(answers) if len(answers) else None, self.recorded
+        known = np.zeros((0, 0)) if found is None else found.better - found.worse
+        starts = preferences.starts(recorded.episode)
+        pair = preferences.next_pair(recorded.phi, starts, known, seed=number)
+        return {"pair": pair, "num_steps": SEGMENT, "films": [self._film(start) for start in pair]}
+
+    def prompt(self, answers: Answers) -> Preferences:
+        """The prompt that the answers are."""
+        phi = self.recorded.phi
+        if answers.min() < 0 or answers.max() > len(phi) - SEGMENT:
+            raise UserError(
+                f"An answer names a step that is not recorded: segments start from 0 to {len(phi) - SEGMENT}."
+            )
+        better, worse = (
+            preferences.segment_sums(phi, np.stack([at, at + SEGMENT], axis=1).tolist())
+            for at in answers.T
+        )
+        count = len(answers)
+        return Preferences(f"{count} preference{'s' if count > 1 else ''}", better, worse)
+
+    def _film(self, start: int) -> dict[str, Any]:
+        """A path on the grid, pictures of images, curves of numbers."""
+        recorded = self.recorded
+        states = np.concatenate(
+            [recorded.before[start : start + 1], recorded.reached[start : start + SEGMENT]]
+        )
+        if painting.is_paintable(self._run):
+            return {"kind": "path", "states": states.tolist()}
+        space = self._run.agent.spec.observation_space
+        if isinstance(space, spaces.Box) and len(space.shape) == 3:
+            film, size = pictures.strip([pictures.of_observation(s, self._run) for s in states])
+            return {"kind": "film", "film": film, "size": size, "num_frames": len(states)}
+        return {"kind": "numbers", **self._curves(states)}
+
+    def _curves(self, states: NDArray) -> dict[str, Any]:
+        """The numbers that vary most, in standard deviations from their mean."""
+        recorded = self.recorded
+        table = recorded.reached.reshape(len(recorded.action), -1).astype(np.float64)
+        mean, deviation = table.mean(axis=0), table.std(axis=0)
+        varied = np.flatnonzero(deviation > 1e-9)[:_MAX_FIELDS]
+        values = states.reshape(len(states), -1)[:, varied].astype(np.float64)
+        scaled = (values - mean[varied]) / deviation[varied]
+        return {
+            "names": [recorded.names[column] for column in varied],
+            "values": [painting.rounded(column) for column in scaled.T],
+        }
+
+
+def lines(answers: Answers) -> list[str]:
+    """Python that gives the same answers."""
+    pairs = [((b, b + SEGMENT), (w, w + SEGMENT)) for b, w in answers.tolist()]
+    return [f"preferences = {pairs!r}", "task = run.infer(preferences=preferences)"]
