@@ -7,12 +7,12 @@ import difflib
 import inspect
 import io
 import re
-from fractions import Fraction
 from typing import Annotated, Any, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from visr.config.load import whole_number
 from visr.errors import UserError
 
 T = TypeVar("T")
@@ -42,21 +42,7 @@ MOST = 2**31 - 1
 """The largest seed and count that every library takes."""
 
 
-_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
 _NUMBERS = ConstructorRegistry()
-
-
-def whole_number(text: str) -> int:
-    """1000, 1_000, 1e5, 100k or 2.5M as a whole number; anything else is a ValueError."""
-    match = re.fullmatch(r"([-+]?[\d_]+(?:\.\d+)?(?:[eE]\+?\d{1,2})?)([kKMG]?)", text.strip())
-    if match is None:
-        raise ValueError(f"{text} is not a whole number, such as 20000, 1e5, 100k or 2M")
-    with contextlib.suppress(ValueError):
-        return int(match[1]) * _UNITS[match[2]]
-    value = Fraction(match[1].replace("_", "")) * _UNITS[match[2]]
-    if value.denominator != 1:
-        raise ValueError(f"{text} is not a whole number")
-    return int(value)
 
 
 @_NUMBERS.primitive_rule

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import re
 from collections.abc import Iterable
+from fractions import Fraction
 from typing import Any
 
 from visr.config import check
@@ -28,7 +31,8 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
     for name, value in fields.items():
         if name not in known:
             raise UserError(_unknown_field(name, known))
-        changes.setdefault(known[name], {})[name] = _plain(value)
+        section = getattr(config, known[name]) if known[name] else config
+        changes.setdefault(known[name], {})[name] = _plain(value, getattr(section, name))
     top: dict[str, Any] = changes.pop("", {})
     for section, values in changes.items():
         top[section] = dataclasses.replace(getattr(config, section), **values)
@@ -41,16 +45,39 @@ def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
     for name in fields:
         if name not in names:
             raise UserError(_unknown_field(name, names, "finetune"))
-    settings = FinetuneConfig(**{name: _plain(value) for name, value in fields.items()})
+    default = FinetuneConfig()
+    settings = FinetuneConfig(**{k: _plain(v, getattr(default, k)) for k, v in fields.items()})
     check.check_finetuning(settings)
     return settings
 
 
-def _plain(value: Any) -> Any:
-    """A numpy scalar as Python's number, a list as a tuple."""
+def _plain(value: Any, before: Any) -> Any:
+    """A numpy scalar as Python's number, a list as a tuple; for whole numbers also 1e5 and "100k"."""
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        return value.item()
+        value = value.item()
+    if type(before) is int:
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                return whole_number(value)
     return tuple(value) if type(value) is list else value
+
+
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def whole_number(text: str) -> int:
+    """1000, 1_000, 1e5, 100k or 2.5M as a whole number; anything else is a ValueError."""
+    match = re.fullmatch(r"([-+]?[\d_]+(?:\.\d+)?(?:[eE]\+?\d{1,2})?)([kKMG]?)", text.strip())
+    if match is None:
+        raise ValueError(f"{text} is not a whole number, such as 20000, 1e5, 100k or 2M")
+    with contextlib.suppress(ValueError):
+        return int(match[1]) * _UNITS[match[2]]
+    value = Fraction(match[1].replace("_", "")) * _UNITS[match[2]]
+    if value.denominator != 1:
+        raise ValueError(f"{text} is not a whole number")
+    return int(value)
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:

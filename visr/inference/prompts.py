@@ -15,6 +15,7 @@ import numpy as np
 from visr.agents.base import BehaviourModel
 from visr.config import InferenceConfig
 from visr.errors import UserError
+from visr.inference.dataset import MINARI
 from visr.inference.regression import Comparison, estimate
 from visr.inference.steps import RewardedSteps
 from visr.storage.records.task import Task, TaskPrompt
@@ -71,8 +72,9 @@ def name_of(reward: Any) -> str:
 
 
 def is_dataset(reward: Any) -> bool:
-    """Whether a reward is the name of an .npz file."""
-    return isinstance(reward, str | Path) and str(reward).lower().endswith(".npz")
+    """Whether a reward is the name of an .npz file or of a Minari dataset."""
+    name = str(reward) if isinstance(reward, str | Path) else ""
+    return name.lower().endswith(".npz") or name.startswith(MINARI)
 
 
 def is_of_steps(reward: Any) -> bool:
