@@ -32,6 +32,7 @@ LAYERS = [
     "pretraining",
     "run_files",
     "run",
+    "sharing",
     "api",
     "bench",
     "explorer",

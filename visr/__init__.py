@@ -4,10 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Evaluation", "Policy", "Run", "Task", "UserError", "load", "mix", "pretrain", "resume"]
+__all__ = [
+    "Evaluation", "Policy", "Run", "Task", "UserError",
+    "load", "mix", "pack", "pretrain", "pull", "push", "resume",
+]  # fmt: skip
 
 if TYPE_CHECKING:
-    from visr.api import Evaluation, Policy, Run, Task, load, mix, pretrain, resume
+    from visr.api import (
+        Evaluation,
+        Policy,
+        Run,
+        Task,
+        load,
+        mix,
+        pack,
+        pretrain,
+        pull,
+        push,
+        resume,
+    )  # fmt: skip
     from visr.errors import UserError
 
 

@@ -17,7 +17,8 @@ from visr.envs import modules
 from visr.errors import UserError
 from visr.play.policy import Policy
 from visr.run import Run
-from visr.storage import pretrained_models
+from visr.sharing import pack, pull, push
+from visr.storage import packed_models
 from visr.storage.records.grid import Evaluation
 from visr.storage.records.task import Task, mix
 from visr.storage.run_dir import RunDir
@@ -31,7 +32,10 @@ __all__ = [
     "UserError",
     "load",
     "mix",
+    "pack",
     "pretrain",
+    "pull",
+    "push",
     "resume",
 ]
 
@@ -73,15 +77,14 @@ def resume(
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:
-    """A finished run, one still in training as of its newest checkpoint, or a model: `pretrained:NAME`.
+    """A finished run, one still in training as of its newest checkpoint, or a packed model.
 
-    What is inferred or recorded with a model is written under runs/pretrained-NAME.
+    A packed model is a file that `visr pack` wrote, or `pretrained:NAME`. Its tasks and what is inferred or
+    recorded with it are written under runs/packed-NAME-... or runs/pretrained-NAME.
     """
-    if pretrained_models.is_model(path):
-        name = str(path)
-        return Run(
-            RunDir(pretrained_models.output_directory(name)), device, pretrained_models.card(name)
-        )
+    if packed_models.is_packed(path):
+        model = packed_models.open_model(path)
+        return Run(model.run_dir(), device, model)
     return Run(RunDir.open(path), device)
 
 

@@ -32,7 +32,7 @@ from visr.inference.task_inference import TaskInference
 from visr.play import onnx, policy, session
 from visr.play.policy import Policy
 from visr.run_files import RunFiles
-from visr.storage import pretrained_models
+from visr.storage.packed_models import PackedModel
 from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.grid import Evaluation
 from visr.storage.records.task import RewardFunction, Task, find_task
@@ -52,7 +52,7 @@ class Run(RunFiles):
     """
 
     def __init__(
-        self, run_dir: RunDir, device: str = "auto", model: pretrained_models.Card | None = None
+        self, run_dir: RunDir, device: str = "auto", model: PackedModel | None = None
     ) -> None:
         super().__init__(run_dir, model)
         if self.config.agent.algorithm in BASELINES:

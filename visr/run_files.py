@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visr.storage import pretrained_models
+from visr.storage.packed_models import PackedModel
 from visr.storage.records.task import SavedTasks
 from visr.storage.run_dir import RunDir
 from visr.storage.summaries import Summary
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class RunFiles(Summary):
     """What a run keeps on disk, or a packed model and the directory of its output."""
 
-    def __init__(self, run_dir: RunDir, model: pretrained_models.Card | None = None) -> None:
+    def __init__(self, run_dir: RunDir, model: PackedModel | None = None) -> None:
         self.directory, self.model = run_dir, model
-        self.config = run_dir.config() if model is None else model.config
+        self.config = run_dir.config() if model is None else model.card.config
 
     @property
     def path(self) -> Path:
@@ -34,9 +34,7 @@ class RunFiles(Summary):
     @property
     def address(self) -> str:
         """The name for `visr.load` and for the command line."""
-        return (
-            str(self.path) if self.model is None else f"{pretrained_models.PREFIX}{self.model.name}"
-        )
+        return str(self.path) if self.model is None else self.model.address
 
     def plot(self) -> Figure:
         """The run's main learning curves as a matplotlib figure."""

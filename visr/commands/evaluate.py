@@ -10,7 +10,7 @@ import tyro
 from visr.commands import options, output
 from visr.config import BASELINES
 from visr.errors import UserError
-from visr.storage import pretrained_models
+from visr.storage import packed_models
 from visr.storage.files import write_json
 from visr.storage.records.task import Task, find_task
 from visr.storage.run_dir import RunDir, evaluation_of
@@ -88,10 +88,9 @@ def run(args: list[str]) -> int:
 
 
 def _is_baseline(run: str) -> bool:
-    """Whether the run trained DQN, PPO or Rainbow; no packaged model did."""
+    """Whether the run trained DQN, PPO or Rainbow; no packed model did."""
     return (
-        not pretrained_models.is_model(run)
-        and RunDir.open(run).config().agent.algorithm in BASELINES
+        not packed_models.is_packed(run) and RunDir.open(run).config().agent.algorithm in BASELINES
     )
 
 

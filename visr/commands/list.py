@@ -50,10 +50,10 @@ def _entries(what: str) -> list[tuple[str, str]]:
 
         return [(name, text) for name, (text, _) in presets.PRESETS.items()]
     if what == "models":
-        from visr.storage import pretrained_models
+        from visr.storage import packed_models
 
         return [
-            (f"{pretrained_models.PREFIX}{name}", pretrained_models.card(name).about)
-            for name in pretrained_models.names()
+            (name, packed_models.open_model(name).card.about)
+            for name in (f"{packed_models.PREFIX}{name}" for name in packed_models.names())
         ]
     return _REWARDS

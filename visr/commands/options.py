@@ -19,7 +19,7 @@ T = TypeVar("T")
 Run = Annotated[
     str,
     tyro.conf.Positional,
-    tyro.conf.arg(metavar="RUN", help="Directory of a pre-trained run, or pretrained:NAME."),
+    tyro.conf.arg(metavar="RUN", help="Directory of a run, a packed file, or pretrained:NAME."),
 ]
 Device = Annotated[str, tyro.conf.arg(help="Device of the networks.")]
 Json = Annotated[bool, tyro.conf.arg(help="Print the result as one JSON object.")]

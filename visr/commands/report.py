@@ -10,7 +10,7 @@ import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.storage import pretrained_models
+from visr.storage import packed_models
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def run(args: list[str]) -> int:
         raise UserError(
             "The directory's name is empty; name a run, or . for the current directory."
         )
-    if pretrained_models.is_model(chosen.run):
+    if packed_models.is_packed(chosen.run):
         raise UserError(
             f"{chosen.run} has no training record, so there is nothing to draw; "
             f"`visr evaluate {chosen.run}` plays it, `visr explore {chosen.run}` shows its skills."

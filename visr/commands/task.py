@@ -10,7 +10,7 @@ import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.storage import pretrained_models
+from visr.storage import packed_models
 from visr.storage.records.task import Task, cosine, mix
 from visr.storage.run_dir import RunDir
 
@@ -46,8 +46,8 @@ def _list(chosen: Options) -> None:
     if len(chosen.names) != 1:
         raise UserError("`visr task list` takes one run.")
     name = chosen.names[0]
-    is_model = pretrained_models.is_model(name)
-    run = RunDir(pretrained_models.output_directory(name)) if is_model else RunDir.open(name)
+    is_packed = packed_models.is_packed(name)
+    run = packed_models.open_model(name).run_dir() if is_packed else RunDir.open(name)
     tasks = {path.stem: Task.load(path) for path in run.task_files()}
     rows = [
         (stem, task.name, task.method, f"{task.r_squared:.3f}", f"{task.num_rewarded:,}")

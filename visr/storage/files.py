@@ -197,10 +197,10 @@ def check_tensors(path: Path) -> None:
         raise DamagedFile("its checksum does not match its content")
 
 
-def tensor_metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a safetensors file; `DamagedFile` if it cannot be read."""
+def tensor_metadata(path: Path, most: int = _LARGEST_HEADER) -> dict[str, Any]:
+    """The metadata of a safetensors file; `DamagedFile` if its header cannot be read or is too large."""
     with _open_regular(path) as file:
-        return _read_header(file)[1]
+        return _read_header(file, most)[1]
 
 
 def _header(words: dict[str, str], tensors: dict[str, Any]) -> bytes:
@@ -214,11 +214,11 @@ def _header(words: dict[str, str], tensors: dict[str, Any]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _read_header(file: IO[bytes]) -> tuple[bytes, dict[str, Any]]:
+def _read_header(file: IO[bytes], most: int = _LARGEST_HEADER) -> tuple[bytes, dict[str, Any]]:
     """Length and JSON header as bytes, and the metadata in it."""
     length = file.read(8)
     size = int.from_bytes(length, "little")
-    if size > min(os.fstat(file.fileno()).st_size - 8, _LARGEST_HEADER):
+    if size > min(os.fstat(file.fileno()).st_size - 8, most):
         raise DamagedFile("its header is cut short")
     text = file.read(size)
     try:

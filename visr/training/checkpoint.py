@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from visr.agents.visr import Visr
 from visr.errors import UserError
-from visr.storage import pretrained_models
 from visr.storage.files import check_tensors, write_tensors
+from visr.storage.packed_models import PackedModel
 from visr.storage.run_dir import FORMAT, RunDir
 from visr.training.learner import within
 
@@ -114,15 +114,16 @@ def restore_agent(agent: nn.Module, run: RunDir) -> int:
     return int(path.stem)
 
 
-def restore_packed(agent: nn.Module, model: pretrained_models.Card) -> int:
+def restore_packed(agent: nn.Module, model: PackedModel) -> int:
     """Load phi and psi of a packed model; returns its number of training steps."""
-    assert isinstance(agent, Visr)  # no other agent is packed
-    tensors = pretrained_models.weights(model.name)
-    with refuse_mismatch(pretrained_models.PLACE / f"{model.name}.safetensors"):
+    if not isinstance(agent, Visr):
+        raise UserError(f"{model.path} is not a packed model (it holds no VISR agent).")
+    tensors = model.weights()
+    with refuse_mismatch(model.path):
         agent.phi.load_state_dict(within(tensors, "phi."))
         agent.psi.load_state_dict(within(tensors, "psi."))
         agent.refresh_target()
-    return model.num_steps
+    return model.card.num_steps
 
 
 @contextlib.contextmanager

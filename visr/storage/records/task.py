@@ -137,15 +137,20 @@ class Task(Summary):
         """Read and check task.json."""
         content = read_json(Path(path))
         with schema.refusing(f"{path} is not a task", "`visr infer` makes one"):
-            optional = ("reward", "prompt", "length")
-            for required in (f.name for f in dataclasses.fields(cls) if f.name not in optional):
-                if isinstance(content, dict) and required not in content:
-                    raise ValueError(f"{required} is missing")
-            if isinstance(content, dict) and not _has_unit_length(content["w"]):
-                raise ValueError("w does not have length 1")
-            task = schema.read(cls, content)
-            if len(task.standard_error) != len(task.w):
-                raise ValueError("standard_error does not have one number for every one of w")
+            return cls.from_dict(content)
+
+    @classmethod
+    def from_dict(cls, content: Any) -> Task:
+        """The inverse of `to_dict` for anybody's content; a misfit is a ValueError or a UserError."""
+        optional = ("reward", "prompt", "length")
+        for required in (f.name for f in dataclasses.fields(cls) if f.name not in optional):
+            if isinstance(content, dict) and required not in content:
+                raise ValueError(f"{required} is missing")
+        if isinstance(content, dict) and not _has_unit_length(content["w"]):
+            raise ValueError("w does not have length 1")
+        task = schema.read(cls, content)
+        if len(task.standard_error) != len(task.w):
+            raise ValueError("standard_error does not have one number for every one of w")
         return task
 
     def require_fit(self, env: str, size: int) -> None:

@@ -1,0 +1,185 @@
+"""Share a run: pack it into one file, push it to a Hugging Face hub repository, pull it from one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from visr.agents.visr import Visr
+from visr.config import RunConfig, flags, presets
+from visr.config.fields import SECTIONS
+from visr.errors import UserError, needing, one_line
+from visr.run import Run
+from visr.storage import packed_models
+from visr.storage.files import write_bytes
+from visr.storage.packed_models import Card, PackedModel, Scores
+from visr.storage.records.two_phase import TwoPhase
+
+FILE = "model.safetensors"
+"""The packed model in a hub repository."""
+
+
+def pack(
+    run: Run,
+    out: str | Path,
+    *,
+    name: str | None = None,
+    about: str = "",
+    precision: Literal["float32", "float16"] = "float32",
+    tasks: bool = True,
+    **fields: Any,
+) -> PackedModel:
+    """Write a run's networks, card and tasks into one safetensors file that `visr.load` opens.
+
+    `fields` replace what the card takes from the run's files: `scores`, `recipe`; `most` bounds the size.
+    """
+    if not isinstance(run.agent, Visr):
+        raise UserError(
+            f"{run.address} holds a {run.config.agent.algorithm} agent; only VISR can be packed."
+        )
+    most = fields.pop("most", packed_models.LARGEST)
+    known = None if run.model is None else run.model.card
+    description = {
+        "name": name or (Path(run.address).resolve().name if known is None else known.name),
+        "about": about or (f"VISR in {run.config.env}." if known is None else known.about),
+        "scores": _scores(run) if known is None else known.scores,
+        "recipe": (pretrain_command(run.config),) if known is None else known.recipe,
+        **fields,
+    }
+    seed = run.config.training.seed
+    card = Card(
+        num_steps=run.num_steps, seed=seed, precision=precision, config=run.config, **description
+    )
+    networks = {"phi": run.agent.phi, "psi": run.agent.psi}
+    tensors = {f"{n}.{k}": v for n, net in networks.items() for k, v in net.state_dict().items()}
+    kept = dict(run.tasks) if tasks else {}
+    return packed_models.open_model(packed_models.pack(Path(out), card, tensors, kept, most))
+
+
+def _scores(run: Run) -> Scores:
+    """Scores that the run's files hold."""
+    directory = run.directory
+    exact = directory.last_row(directory.evaluation)
+    exact.pop("num_steps", None)
+    means = {}
+    if directory.phase_two.is_file():
+        found = TwoPhase.load(directory.phase_two, run.config.env)
+        means = {c.name: round(c.mean, 2) for c in found.conditions}
+    command = "visr evaluate RUN" if exact or means else ""
+    return Scores({k: round(v, 3) for k, v in exact.items()}, means, command)
+
+
+def pretrain_command(config: RunConfig, preset: str = "paper") -> str:
+    """The command that trains such a run: a preset and the settings that differ from it."""
+    base, words = presets.get(preset), ["visr", "pretrain", config.env, "--preset", preset]
+    for section in SECTIONS:
+        words += flags(getattr(config, section), getattr(base, section))
+    return shlex.join(words)
+
+
+def readme(model: PackedModel) -> str:
+    """The page of a hub repository."""
+    card = model.card
+    lines = [
+        "---",
+        "library_name: visr",
+        "pipeline_tag: reinforcement-learning",
+        "tags: [visr, successor-features, reinforcement-learning]",
+        "---",
+        f"# {card.name}",
+        "",
+        card.about,
+        "",
+        f"- environment: `{card.config.env}`",
+        f"- steps of training: {card.num_steps:,} (seed {card.seed})",
+        f"- features d: {card.config.agent.num_features}; weights in {card.precision}",
+        f"- tasks: {', '.join(f'`{name}`' for name in model.tasks) or 'none'}",
+        "",
+        "```python",
+        "import visr  # pip install visr",
+        "",
+        'run = visr.load("model.safetensors")',
+        "```",
+    ]
+    for title, scores in (
+        ("Fraction of optimal", card.scores.fraction_of_optimal),
+        ("Mean score of 30 episodes", card.scores.mean_score_of_30_episodes),
+    ):
+        if scores:
+            lines += ["", f"## {title}", "", "| | |", "|---|---|"]
+            lines += [f"| {name} | {value:g} |" for name, value in scores.items()]
+    if card.recipe:
+        lines += ["", "## How it was made", "", "```sh", *card.recipe, "```"]
+    return "\n".join([*(one_line(line) if line else "" for line in lines), ""])
+
+
+def push(run: Run, repo: str, *, private: bool = False, **fields: Any) -> str:
+    """Pack a run and upload it with a page; return the address. `fields` are `pack`'s."""
+    with needing("huggingface_hub", "hub"):
+        import huggingface_hub
+    fields.setdefault("name", repo.rpartition("/")[2])
+    with tempfile.TemporaryDirectory() as place, _hub_errors("push to", repo):
+        model = pack(run, Path(place) / FILE, **fields)
+        hub = huggingface_hub.HfApi(endpoint=_endpoint())
+        address = hub.create_repo(repo, private=private, exist_ok=True)
+        add = huggingface_hub.CommitOperationAdd
+        files = [add(FILE, str(model.path)), add("README.md", readme(model).encode())]
+        hub.create_commit(repo, files, commit_message="Upload a visr model")
+    return str(address)
+
+
+def pull(repo: str, out: str | Path | None = None) -> Path:
+    """Download a packed model, check it, and write it to a new file; nothing in it is run."""
+    with needing("huggingface_hub", "hub"):
+        import huggingface_hub
+    name = repo.rpartition("/")[2]
+    path = Path("runs") / f"{name}.safetensors" if out is None else Path(out)
+    if path.exists():
+        raise UserError(f"{path} exists already; name another file.")
+    with tempfile.TemporaryDirectory() as place:
+        with _hub_errors("pull from", repo):
+            url = huggingface_hub.hf_hub_url(repo, FILE, endpoint=_endpoint())
+            size = huggingface_hub.get_hf_file_metadata(url, endpoint=_endpoint()).size
+            if size is None or size > packed_models.LARGEST:
+                raise ValueError(f"{FILE} is larger than {packed_models.LARGEST:,} bytes")
+            found = huggingface_hub.hf_hub_download(
+                repo, FILE, local_dir=place, endpoint=_endpoint()
+            )
+        try:
+            packed_models.open_model(found).weights()
+        except UserError as error:
+            reason = str(error).replace(str(found), FILE)
+            raise UserError(f"{repo}: {reason}") from None
+        write_bytes(path, Path(found).read_bytes())
+    return path
+
+
+def _endpoint() -> str | None:
+    return os.environ.get("HF_ENDPOINT") or None
+
+
+@contextlib.contextmanager
+def _hub_errors(action: str, repo: str) -> Iterator[None]:
+    """Turn what the hub or the network raises into one sentence."""
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        yield
+    except UserError:
+        raise
+    except RepositoryNotFoundError:
+        reason = "there is no such repository, or you may not see it"
+    except Exception as error:  # the library's own, and those of the network
+        reason = next((line for line in str(error).splitlines() if line), type(error).__name__)
+    else:
+        return
+    hint = "check its name, and log in with `hf auth login` or set HF_TOKEN"
+    raise UserError(
+        f"Cannot {action} {json.dumps(repo)}: {one_line(reason, 300).rstrip('.')}; {hint}."
+    )
