@@ -1,4 +1,4 @@
-"""The Python front door: pretrain, resume, load."""
+"""The public Python API: pretrain, resume, load."""
 
 from __future__ import annotations
 

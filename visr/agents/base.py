@@ -104,7 +104,7 @@ class BehaviourModel(Agent):
 
     @abstractmethod
     def task_from(self, c: Tensor, weight: Tensor, config: InferenceConfig) -> Tensor:
-        """The task that pays `weight` [N] for the cumulants c [N, d]: w [d]."""
+        """w [d], fitted so that c . w predicts `weight`: cumulants c [N, d], weight [N]."""
 
 
 def psi_metrics(loss: Tensor, psi: Tensor) -> dict[str, Tensor]:

@@ -24,7 +24,7 @@ class RemoteActors:
     def __init__(self, config: RunConfig, stats: ClusterStats) -> None:
         self._config, self._stats = config, stats
         self._sizes, self._seeds = group_sizes(config), group_seeds(config)
-        self._num_steps, self._era, self._num_online = 0, 0, 0
+        self._num_steps, self._num_restarts, self._num_online = 0, 0, 0
         cluster, timeout = config.cluster, config.cluster.unroll_timeout
         resources = {"num_cpus": cluster.cpus_per_actor, "num_gpus": cluster.gpus_per_actor}
         actor = remote_class(ActorWorker).options(**resources)
@@ -52,7 +52,7 @@ class RemoteActors:
 
     def reset(self, num_steps: int) -> None:
         """Discard unrolls under way; later replacements are seeded with this number of steps."""
-        self._num_steps, self._era = num_steps, self._era + 1
+        self._num_steps, self._num_restarts = num_steps, self._num_restarts + 1
 
     @property
     def num_ready(self) -> int:
@@ -104,7 +104,7 @@ class RemoteActors:
                 unrolls, report = supervisor.handle.collect.options(num_returns=2).remote(
                     weights.psi
                 )
-                request = (self._era, QueuedUnrolls(unrolls, size, weights.version))
+                request = (self._num_restarts, QueuedUnrolls(unrolls, size, weights.version))
                 supervisor.await_result(report, request)
         steps_per_unroll = sum(self._sizes) * self._config.training.unroll_length
         if (
@@ -123,7 +123,7 @@ class RemoteActors:
             if report is not None:
                 era, unrolls = request
                 self._stats.add_acting(report, unrolls.size)
-                if era == self._era:
+                if era == self._num_restarts:
                     arrived.append((group, unrolls))
         if self._online:
             self._online.receive(ready)

@@ -15,7 +15,7 @@ from visr.training.driver import LostProgress
 
 
 class RemoteLearners:
-    """All learners hold equal weights, so the first one answers for all."""
+    """All learners hold equal weights, so their state is read from the first one."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config

@@ -29,7 +29,7 @@ _ENV = re.compile(
 )
 """Id-v0, module:Id-v0 or file.py:Class; VISR_TRUST separates files by commas."""
 _MOST_NUMBERS = 2**28
-"""Of one array."""
+"""Largest number of elements in one array."""
 _MOST_CELLS = 1_000_000
 
 

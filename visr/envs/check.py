@@ -98,7 +98,7 @@ def _described(space: spaces.Space) -> str:
 
 
 class Played(NamedTuple):
-    """What random steps have shown."""
+    """Statistics of the random steps."""
 
     seconds: float
     reward: NDArray

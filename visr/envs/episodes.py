@@ -1,4 +1,4 @@
-"""Whole episodes in parallel environments; exactly as many as asked for, so short ones are not preferred."""
+"""Whole episodes in parallel environments: a fixed number, so that means are not biased to short ones."""
 
 from __future__ import annotations
 

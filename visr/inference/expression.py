@@ -1,4 +1,4 @@
-"""A small arithmetic language over arrays, read with Python's own grammar and evaluated by hand.
+"""A small arithmetic language over arrays, read with Python's grammar and evaluated by our own interpreter.
 
 Only the constructs listed here exist; the text is never compiled to code. Everything is float64,
 so that no number can grow without bound; a truth value is 1.0 or 0.0.
@@ -157,7 +157,7 @@ def short(text: str) -> str:
 
 
 class _Evaluation:
-    """One walk over the tree of one text."""
+    """Evaluates one parsed expression."""
 
     def __init__(self, text: str, scope: Mapping[str, Value]) -> None:
         self._text = text.strip()

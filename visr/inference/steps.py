@@ -1,4 +1,4 @@
-"""Rewarded steps: the form in which every reward reaches inference."""
+"""Rewarded steps: features, rewards and episodes, which task inference takes."""
 
 from __future__ import annotations
 

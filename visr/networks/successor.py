@@ -1,4 +1,4 @@
-"""The contracts of phi and psi, and both as MLPs for states and vectors."""
+"""Base classes of phi and psi, and both as MLPs for states and vectors."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class RunDir:
         self.phase_two = self.path / "phase_two.json"
         self.adapted = self.path / "adapted.json"
         self.job = self.path / "job.json"
-        self.grid_snapshot = self.path / "portrait.safetensors"
+        self.grid_snapshot = self.path / "portrait.safetensors"  # its name in older runs, too
         self.tasks = self.path / "tasks"
         self.finetune = self.path / "finetune.json"
         self.finetuned = self.path / "finetuned.json"

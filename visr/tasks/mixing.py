@@ -1,3 +1,3 @@
-"""An alias: snippets copied from the explorer import `visr.tasks.mixing`."""
+"""An alias: snippets copied from older explorers import `visr.tasks.mixing`."""
 
 from visr.storage.records.task import cosine, mix  # noqa: F401

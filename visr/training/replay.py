@@ -68,8 +68,14 @@ class ReplayBuffer(Generic[Entries]):
             for x, axis in zip(example, self._axes, strict=True)
         ]
         self.storage: Entries = self._type(*map(torch.from_numpy, self._arrays))
-        self.num_added = self.num_saved = self._start = self._num_expected = 0
-        """Entries ever added; those in a piece; the oldest that is here; those that `expect` announced."""
+        self.num_added = 0
+        """Entries ever added."""
+        self.num_saved = 0
+        """Entries that saved pieces hold."""
+        self._start = 0
+        """The number of the oldest entry that is still here."""
+        self._num_expected = 0
+        """Entries that `expect` announced."""
 
     def __len__(self) -> int:
         return self.num_added - self._start

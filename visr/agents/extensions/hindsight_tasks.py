@@ -18,8 +18,8 @@ from visr.types import BY_UNROLL, Unroll
 
 _RIDGES = (0.01, 1.0)
 """The range of ridge penalties, log-uniform: from nearly least squares to nearly the plain correlation."""
-_MOST_STRETCHES = 8
-"""The most stretches of steps that one task rewards."""
+_MOST_SEGMENTS = 8
+"""The most segments of steps that one task rewards."""
 
 
 class SeededGenerators(nn.Module):
@@ -84,13 +84,13 @@ def replace_tasks(w: Tensor, phi: Tensor, mix: float, rng: Generator) -> tuple[T
 
 
 def tasks(phi: Tensor, count: int, rng: Generator) -> Tensor:
-    """w ~ (cov phi + ridge)^-1 cov(phi, r), with r = 1 on one or a few stretches of unrolls: [count, d].
+    """w ~ (cov phi + ridge)^-1 cov(phi, r), with r = 1 on one or a few segments of unrolls: [count, d].
 
-    A stretch of one step rewards a goal; a long one rewards a region, as consecutive states are close.
+    A segment of one step rewards a goal; a long one rewards a region, as consecutive states are close.
     """
     d = phi.shape[-1]
     centred = phi - phi.mean(dim=(0, 1))
-    correlation = _stretches(centred, count, rng)
+    correlation = _segments(centred, count, rng)
     flat = centred.flatten(0, 1)
     covariance = flat.T @ flat / len(flat)
     low, high = map(math.log, _RIDGES)
@@ -100,18 +100,18 @@ def tasks(phi: Tensor, count: int, rng: Generator) -> Tensor:
     return sphere.normalise(torch.linalg.solve(penalised, correlation.T).T)
 
 
-def _stretches(phi: Tensor, count: int, rng: Generator) -> Tensor:
-    """Sums of phi [T, B, d] over one stretch of steps (for half of them) or up to eight: [count, d]
+def _segments(phi: Tensor, count: int, rng: Generator) -> Tensor:
+    """Sums of phi [T, B, d] over one segment of steps (for half of them) or up to eight: [count, d]
 
     Lengths are log-uniform, places uniform.
     """
     length, batch = phi.shape[:2]
     sums = torch.cat([torch.zeros_like(phi[:1]), phi.cumsum(dim=0)])
-    share = torch.rand(3, _MOST_STRETCHES, count, generator=rng)
+    share = torch.rand(3, _MOST_SEGMENTS, count, generator=rng)
     size = ((length + 1.0) ** share[0]).long().clamp(max=length)
     start = (share[1] * (length - size + 1)).long()
     unroll = (share[2] * batch).long()
-    stretches = sums[start + size, unroll] - sums[start, unroll]
-    number = 2 * _MOST_STRETCHES * torch.rand(count, generator=rng) - _MOST_STRETCHES
-    counted = torch.arange(_MOST_STRETCHES).unsqueeze(1) <= number.long().clamp(min=0)
-    return (stretches * counted.unsqueeze(-1).to(phi.device)).sum(dim=0)
+    segments = sums[start + size, unroll] - sums[start, unroll]
+    number = 2 * _MOST_SEGMENTS * torch.rand(count, generator=rng) - _MOST_SEGMENTS
+    counted = torch.arange(_MOST_SEGMENTS).unsqueeze(1) <= number.long().clamp(min=0)
+    return (segments * counted.unsqueeze(-1).to(phi.device)).sum(dim=0)

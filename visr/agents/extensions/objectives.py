@@ -12,8 +12,8 @@ from visr.types import Unroll
 _ORTHONORMALITY = 5.0
 """The weight of orthonormality relative to slowness."""
 _MOST_SLACK = 1e-3
-"""Slack of the Wasserstein constraint beyond this does not count."""
-_FIRST_PRICE = 30.0
+"""Slack of the Wasserstein constraint is clipped at this value."""
+_FIRST_MULTIPLIER = 30.0
 
 
 def laplacian_loss(phi: Tensor, unroll: Unroll) -> Tensor:
@@ -40,19 +40,19 @@ def overlap(phi: Tensor) -> Tensor:
 class Wasserstein(nn.Module):
     """The Wasserstein objective of the paper's outlook, as in METRA (Park et al., 2024).
 
-    max (phi(s') - phi(s)) . w  subject to  |phi(s') - phi(s)| <= 1, by a Lagrange multiplier (the price).
+    max (phi(s') - phi(s)) . w  subject to  |phi(s') - phi(s)| <= 1, by a Lagrange multiplier.
     phi has any length: distances in phi are numbers of steps. The cumulant is the difference, so that
     psi . w is the distance that w's policy will still cover.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.log_price = nn.Parameter(torch.tensor(math.log(_FIRST_PRICE)))
+        self.log_price = nn.Parameter(torch.tensor(math.log(_FIRST_MULTIPLIER)))
 
     def forward(self, phi: Tensor, unroll: Unroll) -> tuple[Tensor, Tensor]:
         """The loss, and the cumulant phi(s') - phi(s) [T, B, d]; phi is [T + 1, B, d].
 
-        phi ascends progress + price * slack; the price rises where steps are too long.
+        phi ascends progress + multiplier * slack; the multiplier rises where steps are too long.
         """
         step = phi[1:] - phi[:-1]
         progress = (step * unroll.w).sum(dim=-1)

@@ -153,7 +153,7 @@ def _finetuned(run: Run, task: Task, place: RunDir, settings: FinetuneConfig) ->
         finetuning.refuse_other(place.path, task, settings)
         return api.load(finetuning.resume(place.path).path)
     shutil.rmtree(place.path, ignore_errors=True)  # killed before its first checkpoint
-    # The paper's phase saved tasks that used rewarded steps of its own, so none of them is consulted.
+    # GPI uses none of the saved tasks, because the paper's phase inferred them from other rewarded steps.
     fields = dataclasses.asdict(settings)
     return run.finetune(task, out=place.path, reward=ENV_REWARD, consult=(), **fields)
 

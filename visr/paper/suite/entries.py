@@ -28,7 +28,10 @@ TOP, MIDDLE, BOTTOM = "top_unsupervised_only", "mid_data_limited_rl", "bottom_rl
 RANDOM = "Random"
 FROM_SCRATCH = "Fine-tuning's learner from scratch"
 _TITLES = {"atari": "Atari", "minatar": "MinAtar", "other": "Other environments"}
-_REFERENCES = ("NSQ @10M", "NSQ @1M")  # the longest that played every game is 100
+_REFERENCES = (
+    "NSQ @10M",
+    "NSQ @1M",
+)  # the longest-trained one with scores in all games counts as 100
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,7 @@ class Adapted:
     @classmethod
     def load(cls, path: Path, env: str) -> Adapted:
         """Read adapted.json of a run in `env`."""
-        complaint = f"{path} does not say how this run adapted"
+        complaint = f"{path} is not a valid adapted.json of this run"
         return _load(
             cls, path, env, complaint, "and the same `visr reproduce beyond` makes another"
         )

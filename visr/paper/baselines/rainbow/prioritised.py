@@ -141,7 +141,7 @@ class PrioritisedReplay:
         self._buffer.restore(piece, first=int(piece.pop("first")))
 
     def state(self) -> dict[str, Tensor]:
-        """All but the entries."""
+        """State for the checkpoint, without the stored steps."""
         counts = [self._buffer.num_added, self._num_ready, self._buffer.num_saved]
         return {
             "counts": torch.tensor(counts),
