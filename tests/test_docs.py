@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.envs.test_modules import MEADOW
 from visr import cli
 from visr.cli import main
 
@@ -102,6 +103,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
     """What the pages assume: runs of the grid and of CartPole, tasks, a dataset, a finished plan."""
     path = tmp_path_factory.mktemp("docs")
     shutil.copytree(trained, path / "runs/first")
+    (path / "my_file.py").write_text(MEADOW)
     (path / "results").symlink_to(ROOT / "results")
     shutil.copytree(ROOT / "results/minatar/uniform", path / "runs/reproduce-minatar/uniform")
     with pytest.MonkeyPatch.context() as patch:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,14 +168,19 @@ def _endpoint() -> str | None:
 @contextlib.contextmanager
 def _hub_errors(action: str, repo: str) -> Iterator[None]:
     """Turn what the hub or the network raises into one sentence."""
-    from huggingface_hub.errors import RepositoryNotFoundError
+    from huggingface_hub import utils
+    from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError
 
+    if not sys.stderr.isatty():
+        utils.disable_progress_bars()
     try:
         yield
     except UserError:
         raise
     except RepositoryNotFoundError:
         reason = "there is no such repository, or you may not see it"
+    except EntryNotFoundError:
+        reason = f"it holds no {FILE}, which `visr push` uploads"
     except Exception as error:  # the library's own, and those of the network
         reason = next((line for line in str(error).splitlines() if line), type(error).__name__)
     else:
