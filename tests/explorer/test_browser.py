@@ -264,6 +264,123 @@ def test_tasks_are_chosen_mixed_saved_and_loaded(opened: Open, launched: Launche
     expect(page.locator("#watch .task-name")).to_have_text("by hand")
 
 
+def test_the_asked_return_is_shown_and_the_painted_reward_drawn(opened: Open):
+    page = opened()
+    shown_w(page)
+    old = shown_w(page)
+    page.fill("#preset-text", "row > 0 or col > 0")  # 1 in every cell but one
+    page.keyboard.press("Enter")
+    settled(page, old)
+    page.click("#paint .to-watch")
+    expect(page.locator("#now-words")).to_have_text(
+        "Asked return: the sum of the asked reward painted."
+    )
+    expect(page.locator("#now-asked")).to_have_text(re.compile(r"[1-9]"))
+    expect(page.locator("#now-environment")).to_be_hidden()  # the grid has no reward of its own
+    green = page.evaluate(
+        """() => { const canvas = document.getElementById("screen");
+        const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        let count = 0;
+        for (let i = 0; i < data.length; i += 4) count += data[i + 1] > data[i] + 30;
+        return count; }"""
+    )
+    assert green >= 97  # of 100 cells: not the agent's, not the corner
+
+
+def test_a_goal_is_clicked_written_or_taken_from_the_screen(opened: Open, console: list[str]):
+    page = opened()
+    page.click("#tab-watch")
+    expect(page.locator("#now-step")).to_have_text("0")
+    page.click("#chooser >> text=A goal")
+    box = page.locator("#screen").bounding_box()
+    page.locator("#screen").click(position={"x": 0.35 * box["width"], "y": 0.25 * box["height"]})
+    expect(page.locator("#watch .task-name")).to_have_text("goal 2,3")
+    expect(page.locator("#watch .eyebrow")).to_have_text("A goal")
+    expect(page.locator("#watch .words li")).to_have_count(1)
+    page.fill("#goal", "9,0")
+    page.keyboard.press("Enter")
+    expect(page.locator("#watch .task-name")).to_have_text("goal 9,0")
+    page.click("#goal-here")
+    expect(page.locator("#watch code")).to_contain_text("run.infer(goal=np.array(")
+    page.fill("#goal", "somewhere")
+    page.keyboard.press("Enter")
+    expect(page.locator("#watch-error")).to_contain_text("Cannot read the goal")
+    page.click("#step")
+    expect(page.locator("#now-step")).to_have_text("1")
+    expect(page.locator("#watch-error")).to_be_visible()  # a frame does not wipe it away
+    assert [words for words in console if "400" not in words] == []
+    console.clear()
+
+
+def test_a_driven_episode_is_a_demonstration(opened: Open, launched: Launched):
+    page = opened()
+    page.click("#tab-watch")
+    expect(page.locator("#now-step")).to_have_text("0")
+    page.click("#chooser >> text=A demonstration")
+    for number in range(1, 5):
+        page.click("#drive >> text=right")
+        expect(page.locator("#now-step")).to_have_text(str(number))
+    page.click("#demonstrate")
+    expect(page.locator("#watch .task-name")).to_have_text("4 watched steps")
+    expect(page.locator("#watch .words")).to_contain_text("agree with the demonstrated ones")
+    page.fill("#watch .save-name", "to the right")
+    page.click("#watch .save button")
+    expect(page.locator("#watch .said")).to_contain_text("to-the-right.json")
+    saved = Task.load(launched.server.explored.run.directory.task("to-the-right"))
+    assert saved.prompt is not None
+    assert saved.prompt.kind == "demonstration"
+
+
+def test_the_page_asks_which_of_two_is_better_and_its_task_follows(opened: Open):
+    page = opened()
+    page.click("#tab-watch")
+    page.click("#chooser >> text=Preferences")
+    page.click("#ask-me")
+    expect(page.locator("#question .path")).to_have_count(2)
+    expect(page.locator("#answer-count")).to_have_text("no answers yet")
+    first = page.locator("#question .path").first.get_attribute("aria-label")
+    page.click("#prefer-a")
+    expect(page.locator("#watch .task-name")).to_have_text("1 preference")
+    expect(page.locator("#answer-count")).to_contain_text("1 answer;")
+    assert page.locator("#question .path").first.get_attribute("aria-label") != first
+    page.click("#skip-question")
+    page.click("#prefer-b")
+    expect(page.locator("#watch .task-name")).to_have_text("2 preferences")
+    expect(page.locator("#watch .words")).to_contain_text("of 2 answers")
+    expect(page.locator("#watch code")).to_contain_text("run.infer(preferences=preferences)")
+    expect(page.locator("#answer-count")).to_contain_text("2 answers;")
+    page.click("text=Forget the answers")
+    expect(page.locator("#question")).to_be_hidden()
+
+
+@pytest.mark.parametrize("width", [390, 900, 1280])
+def test_a_task_is_saved_while_its_python_is_open(opened: Open, width: int):
+    page = opened(viewport={"width": width, "height": 800})
+    shown_w(page)
+    page.click("#paint .task summary")
+    page.fill("#paint .save-name", f"open at {width}")
+    page.click("#paint .save button", timeout=10_000)
+    expect(page.locator("#paint .said")).to_contain_text(f"open-at-{width}.json")
+
+
+def test_clear_leaves_nothing_of_the_reward(opened: Open):
+    page = opened()
+    shown_w(page)
+    page.fill("#preset-text", "row >")
+    page.locator("#map-value").click(position={"x": 20, "y": 20})
+    page.click("#clear")
+    for tile in ("#fraction", "#r-squared", "#value", "#latency"):
+        expect(page.locator(tile)).to_have_text("–")
+    expect(page.locator("#preset-text")).to_have_value("")
+    expect(page.locator("#walk-note")).to_have_text("Click the value map to walk from there.")
+    expect(page.locator("#paint .task-name")).to_have_text("none yet")
+    expect(page.locator("#paint .task code")).to_have_text("")
+    expect(page.locator("#paint .save button")).to_be_disabled()
+    expect(page.locator("#value-high")).to_have_text("high")
+    page.click("#undo")
+    expect(page.locator("#paint .task-name")).to_have_text("painted")
+
+
 def test_copied_python_reaches_the_clipboard(opened: Open):
     page = opened(permissions=["clipboard-read", "clipboard-write"])
     shown_w(page)

@@ -232,3 +232,8 @@ def test_only_the_latest_tasks_are_kept(requests: TaskRequests):
         requests.infer(RequestFields({"kind": "random", "seed": seed}))
     with pytest.raises(UserError, match="choose it again"):
         requests.get(first.id)
+
+
+def test_a_cell_as_a_reward_off_the_grid_says_what_a_goal_looks_like(cart: api.Run):
+    with pytest.raises(UserError, match=r"is no grid.*position=0\.5,velocity=0"):
+        TaskRequests(cart).infer(RequestFields({"kind": "expression", "text": "goal:0.5,0.5"}))

@@ -120,6 +120,15 @@ class TaskInference:
                 f'{type(given).__name__} is no reward for {self.config.env}; give "env", an expression, a '
                 "function or an .npz file."
             )
+        if self.world is None and isinstance(given, str) and given.strip().startswith("goal:"):
+            names = self.codec.field_names[:2] or ["x0"]
+            example = ",".join(
+                f"{name}={value}" for name, value in zip(names, (0.5, 0), strict=False)
+            )
+            raise UserError(
+                f"{short_repr(given)} names a cell, and {self.config.env} is no grid; here a goal names "
+                f'numbers of an observation: --goal "{example}", in Python goal="{example}".'
+            )
         return Reward(prompts.name_of(given), given=given)
 
     def _goal(self, given: Any) -> goal.Goal:

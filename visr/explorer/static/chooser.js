@@ -3,7 +3,8 @@
 import { get, post } from "./api.js";
 import { frames, record } from "./marks.js";
 import { $, complain, facts, make, on, setTask, task } from "./store.js";
-import { play } from "./watch.js";
+import * as question from "./question.js";
+import { drive, session } from "./watch.js";
 
 let parts = [null, null];
 
@@ -31,7 +32,7 @@ export function setup() {
   on("facts", (run) => {
     if (!built) {
       built = true;
-      $("chooser").append(random(), saved(), environment(run), expression(run), marks(), sliders(run), mix());
+      $("chooser").append(random(), saved(), environment(run), expression(run), goal(run), demonstration(run), preferences(), marks(), sliders(run), mix());
       if (!task()) requestTask({ kind: "random", seed: 0 });
     }
     const list = $("saved-name");
@@ -40,7 +41,8 @@ export function setup() {
     list.disabled = !names.length;
   });
   on("task", () => {
-    const w = task().w;
+    const w = task()?.w;
+    if (!w) return;
     document.querySelectorAll("#sliders input").forEach((input, i) => {
       if (document.activeElement !== input) input.value = w[i];
       input.nextElementSibling.textContent = Number(input.value).toFixed(2);
@@ -91,6 +93,27 @@ function expression(run) {
   const form = make("form", { class: "body", onsubmit(event) { event.preventDefault(); requestTask({ kind: "expression", text: input.value }, button); } }, input, button);
   const words = run.fields.length ? `Fields: ${run.fields.join(", ")}${run.grid ? "" : ", before_… of the state before, action"}.` : "Observations here are images, which have no fields to name.";
   return section("An expression", false, hint(words), form);
+}
+
+function goal(run) {
+  const input = make("input", { id: "goal", maxlength: 500, placeholder: run.grid ? "2,3" : `${run.fields[0] ?? "x0"}=0.5`, "aria-label": run.grid ? "Row and column of the goal" : "Numbers of the goal" });
+  const button = make("button", {}, "Go there");
+  const form = make("form", { class: "body", onsubmit(event) { event.preventDefault(); requestTask({ kind: "goal", text: input.value }, button); } }, input, button);
+  const here = make("button", { id: "goal-here", onclick: () => requestTask({ kind: "goal", session: session() }, here) }, "The frame on the screen");
+  document.addEventListener("visr-goal", ({ detail }) => requestTask({ kind: "goal", text: detail }));
+  const words = run.grid ? "Be in a cell: click it on the screen, or write row,column." : run.fields.length ? `Be in states like this one: numbers of an observation (${run.fields.slice(0, 6).join(", ")}${run.fields.length > 6 ? ", …" : ""}), or step:1234 of the recording.` : "Be in states like the one on the screen.";
+  return section("A goal", false, hint(words), ...(run.fields.length ? [form] : []), here);
+}
+
+function demonstration(run) {
+  const button = make("button", { id: "demonstrate", class: "primary", onclick: () => requestTask({ kind: "demonstration", session: session() }, button) }, "Do what this episode did");
+  const actions = run.actions.map((name, i) => make("button", { class: "action", onclick: () => drive(i) }, String(name)));
+  return section("A demonstration", false, hint("Play an episode, or drive: every button is one step. Right after a restart, the episode before counts."), make("div", { class: "row", id: "drive" }, ...actions), button);
+}
+
+function preferences() {
+  const button = make("button", { id: "ask-me", class: "primary", onclick: () => question.ask(button) }, "Ask me");
+  return section("Preferences", false, hint("Which of two recorded films do you like better? The task improves with every answer; pairs are chosen where the answers so far say least."), button);
 }
 
 function marks() {
@@ -148,7 +171,7 @@ function change(event) {
 function mix() {
   const share = make("input", { type: "range", min: 0, max: 1, step: 0.01, value: 0.5, "aria-label": "Share of the second task" });
   const slots = [0, 1].map((i) => {
-    const button = make("button", { onclick() { parts[i] = task(); button.textContent = `${"AB"[i]}: ${task().name}`; change(); } }, `Take this task as ${"AB"[i]}`);
+    const button = make("button", { onclick() { if (!task()) return; parts[i] = task(); button.textContent = `${"AB"[i]}: ${task().name}`; change(); } }, `Take this task as ${"AB"[i]}`);
     return button;
   });
   const out = make("output", {}, "0.50");
@@ -165,4 +188,3 @@ function mix() {
 }
 
 export const forgotten = () => (parts = parts.map((part) => part && { ...part, stale: true }));
-export { play };

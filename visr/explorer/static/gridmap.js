@@ -11,6 +11,7 @@ export class GridMap {
     this.arrows = null;
     this.cursor = null;
     this.trail = [];
+    this.path = null; // cells that the trail's agent walks along
     this.style = canvas.style;
     this.style.aspectRatio = `${world.width} / ${world.height}`;
     new ResizeObserver(() => this.draw()).observe(canvas);
@@ -91,17 +92,25 @@ export class GridMap {
 
   drawWalk(pen, cell) {
     if (!this.trail.length) return;
+    const drawn = this.path ?? this.trail;
     const centre = (s) => [(s % this.world.width) * cell + cell / 2, Math.floor(s / this.world.width) * cell + cell / 2];
     const path = (width, colour) => {
       pen.lineWidth = width;
       pen.strokeStyle = colour;
       pen.lineCap = pen.lineJoin = "round";
       pen.beginPath();
-      this.trail.forEach((s, i) => pen[i ? "lineTo" : "moveTo"](...centre(s)));
+      drawn.forEach((s, i) => pen[i ? "lineTo" : "moveTo"](...centre(s)));
       pen.stroke();
     };
     path(cell * 0.2, "rgb(0 0 0 / 55%)");
     path(cell * 0.1, "#ffffff");
+    const first = centre(drawn[0]);
+    if (this.path) {
+      pen.beginPath();
+      pen.arc(...first, cell * 0.18, 0, 7);
+      pen.fillStyle = "#1d5f9f";
+      pen.fill();
+    }
     const [x, y] = centre(this.trail.at(-1));
     pen.beginPath();
     pen.arc(x, y, cell * 0.3, 0, 7);

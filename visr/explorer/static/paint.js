@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { legend } from "./colours.js";
 import { brushStart, GridMap, moved } from "./gridmap.js";
 import { number } from "./plots.js";
-import { $, complain, facts, make, on, setTask } from "./store.js";
+import { $, complain, make, on, setTask, task } from "./store.js";
 import { actBy } from "./taskcard.js";
 
 const WALK = 60;
@@ -152,9 +152,17 @@ function undo() {
   ask();
 }
 
+// Nothing is left but what Undo brings back: no reward, task, walk, expression or error.
 function clear() {
   remember();
   reward = reward.map(() => 0);
+  start = null;
+  clearInterval(walker);
+  maps.value.trail = [];
+  $("walk-note").textContent = "Click the value map to walk from there.";
+  $("preset-text").value = "";
+  complain("paint-error", null);
+  if (task()?.request?.kind === "paint") setTask(null);
   ask();
 }
 
@@ -215,7 +223,7 @@ async function ask() {
       const request = { kind: "paint", reward: reward.slice() };
       answer = await post("/api/paint", { reward, gpi: $("paint-gpi").checked });
       complain("paint-error", null);
-      setTask({ ...answer.task, request });
+      if (reward.some((r) => r !== 0)) setTask({ ...answer.task, request }); // unless it was cleared meanwhile
     } else answer = null;
     redraw();
     if (answer) $("latency").textContent = `${Math.round(performance.now() - since)} ms`;
@@ -255,7 +263,10 @@ function tiles(values) {
   set("reward-low", number(-painted, 0));
   set("reward-high", number(painted, 0));
   $("fraction-meter").style.width = `${100 * Math.min(Math.max(answer?.fraction_of_optimal ?? 0, 0), 1)}%`;
-  if (!answer) return;
+  if (!answer) {
+    for (const [id, words] of Object.entries({ "rep-low": "−", "rep-high": "+", "value-low": "low", "value-high": "high" })) set(id, words);
+    return;
+  }
   const most = Math.max(...maps.represented.range().map(Math.abs));
   set("rep-low", number(-most));
   set("rep-high", number(most));

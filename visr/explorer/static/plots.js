@@ -94,14 +94,14 @@ function stroke(pen, colour, width, points) {
 }
 
 // Lines over a common x: series are {name, colour, x, y}; the pointer reads values where `hover` is an x in pixels.
-export function lines(canvas, series, { zero = false, hover = null, xName = "" } = {}) {
+export function lines(canvas, series, { zero = false, hover = null, xName = "", range = [] } = {}) {
   const { pen, width, height } = prepared(canvas);
   if (!width) return;
   const shown = series.filter((s) => s.x.length);
   const ys = shown.flatMap((s) => s.y).filter((v) => v !== null && Number.isFinite(v));
   if (!ys.length) return;
-  let low = Math.min(...ys, ...(zero ? [0] : []));
-  let high = Math.max(...ys, ...(zero ? [0] : []));
+  let low = Math.min(...ys, ...range, ...(zero ? [0] : []));
+  let high = Math.max(...ys, ...range, ...(zero ? [0] : []));
   if (high - low < 1e-9) [low, high] = [low - 0.5, high + 0.5];
   const first = Math.min(...shown.map((s) => s.x[0]));
   const last = Math.max(...shown.map((s) => s.x.at(-1)));

@@ -4,6 +4,9 @@ import { post } from "./api.js";
 import { bars, number } from "./plots.js";
 import { $, facts, make, on, setFacts, setTask, task } from "./store.js";
 
+// How a task was asked for, and what was counted where no reward was regressed.
+const KINDS = { env: "The environment's reward", expression: "A reward", cells: "A reward", function: "A reward", dataset: "A dataset", goal: "A goal", demonstration: "A demonstration", preferences: "Preferences", marks: "Marked frames" };
+const COUNTED = { demonstration: "states", preferences: "answers" };
 const cards = [];
 let gpi = null;
 
@@ -21,7 +24,12 @@ export function setup(openWatch) {
     });
     new ResizeObserver(() => draw(card)).observe(card);
   }
-  on("task", () => cards.forEach(draw));
+  on("task", () => {
+    for (const card of cards) {
+      say(card, "");
+      draw(card);
+    }
+  });
 }
 
 // Which way of acting "Copy as Python" writes down.
@@ -35,15 +43,22 @@ const python = () => task()?.python[String(gpi ?? facts().gpi)] ?? "";
 function draw(card) {
   const now = task();
   for (const button of card.querySelectorAll("button, input")) button.disabled = !now;
-  if (!now) return;
-  card.querySelector(".task-name").textContent = now.name;
-  card.querySelector(".task-method").textContent = now.method;
+  card.querySelector(".eyebrow").textContent = KINDS[now?.prompt?.kind] ?? "Task";
+  card.querySelector(".task-name").textContent = now?.name ?? "none yet";
+  card.querySelector(".task-method").textContent = now?.method ?? "";
+  card.querySelector(".task-w").hidden = !now;
+  if (!now) {
+    for (const part of [".task-facts", ".words", "code", ".said"]) card.querySelector(part).replaceChildren();
+    return;
+  }
   const names = now.w.map((_, i) => `${i + 1}`);
   const plot = card.querySelector(".task-w");
   bars(plot, now.w, { errors: now.standard_error.map((e) => e ?? 0), names });
   plot.setAttribute("aria-label", `w: ${now.w.map((x) => number(x)).join(", ")}`);
-  const known = now.num_steps > 0;
-  const rows = known
+  const counted = COUNTED[now.prompt?.kind];
+  const rows = counted
+    ? [[counted, number(now.num_steps, 0)], ["features", `${now.w.length}`]]
+    : now.num_steps > 0
     ? [["R²", number(now.r_squared)], ["condition", number(now.condition_number, 0)], [facts().grid ? "cells" : "steps", number(now.num_steps, 0)], ["rewarded", number(now.num_rewarded, 0)]]
     : [["features", `${now.w.length}`]];
   card.querySelector(".task-facts").replaceChildren(...rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value))));

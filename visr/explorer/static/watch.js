@@ -9,9 +9,10 @@ import { actBy } from "./taskcard.js";
 const SPEEDS = [1, 2, 5, 10, 15, 30, 60, 240];
 let live = null;
 let now = null;
-let curve = { x: [], score: [], own: [] };
+let curve = { x: [], score: [], asked: [] };
 let times = [];
 let wantsPlay = false;
+let hasRefused = false;
 
 export function setup() {
   $("play").addEventListener("click", toggle);
@@ -37,7 +38,8 @@ export function setup() {
     $("speed").value = run.grid || run.env.startsWith("MinAtar/") ? 3 : run.env.startsWith("ALE/") ? 4 : 5;
     $("speed-out").textContent = `${speed()} steps/s`;
   });
-  on("task", (chosen) => live?.send("task", { w: chosen.w }));
+  on("task", (chosen) => chosen && pursue(chosen));
+  $("screen").addEventListener("click", pickGoal);
   document.addEventListener("visr-theme", plot);
   document.addEventListener("visibilitychange", () => document.hidden && pause());
 }
@@ -46,19 +48,48 @@ const speed = () => SPEEDS[$("speed").value];
 
 // Called whenever the view is shown; the first time it takes a seat.
 export function open() {
-  live ||= new Live({ opened, moment, refused: (words) => complain("watch-error", words) });
+  live ||= new Live({ opened, moment, refused });
   plot();
+}
+
+function refused(words) {
+  hasRefused = true;
+  complain("watch-error", words);
 }
 
 // A new connection knows nothing: tell it how things stood.
 function opened() {
   complain("watch-error", null);
-  if (task()) live.send("task", { w: task().w });
+  if (task()) pursue(task());
   live.send("speed", { value: speed() });
   live.send("epsilon", { value: Number($("epsilon").value) });
   live.send("gpi", { value: $("gpi").checked });
   if (Number($("seed").value)) restart();
   if (wantsPlay) live.send("play");
+}
+
+function pursue({ id, w }) {
+  live?.send("task", { id, w });
+  curve = { x: [], score: [], asked: [] };
+}
+
+// One action of one's own; the episode becomes a demonstration.
+export function drive(action) {
+  if (wantsPlay) pause();
+  live?.send("act", { action });
+}
+
+// What the server remembers of this page's episode.
+export const session = () => now?.session ?? "";
+
+// On the grid a click is a goal.
+function pickGoal(event) {
+  const grid = facts().grid;
+  if (!grid) return;
+  const box = $("screen").getBoundingClientRect();
+  const row = Math.floor(((event.clientY - box.top) / box.height) * grid.height);
+  const col = Math.floor(((event.clientX - box.left) / box.width) * grid.width);
+  document.dispatchEvent(new CustomEvent("visr-goal", { detail: `${row},${col}` }));
 }
 
 function toggle() {
@@ -107,12 +138,13 @@ let isDrawing = false;
 // Numbers of every frame count; of the pictures, only the newest is drawn when the browser has time for one.
 function moment(head, picture) {
   live.send("seen");
-  if (head.step === 0 || head.step < (now?.step ?? 0)) curve = { x: [], score: [], own: [] };
+  if (head.step === 0 || head.step < (now?.step ?? 0)) curve = { x: [], score: [], asked: [] };
   now = head;
-  complain("watch-error", null);
+  if (hasRefused) complain("watch-error", null); // not what a request for a task was told
+  hasRefused = false;
   curve.x.push(head.step);
   curve.score.push(head.score);
-  curve.own.push(head.own_score);
+  curve.asked.push(head.asked_return);
   if (curve.x.length > 3000) for (const name in curve) curve[name] = curve[name].filter((_, i) => i % 2 === 0);
   times.push(performance.now());
   times = times.slice(-30);
@@ -127,6 +159,9 @@ async function render() {
   draw(image, head);
   offer(image, head);
   $("now-step").textContent = head.step;
+  $("now-asked").textContent = number(head.asked_return);
+  $("now-words").textContent = head.asked && `Asked return: the sum of ${head.asked}.`;
+  $("now-environment").hidden = Boolean(facts().grid); // the grid has no reward of its own
   $("now-score").textContent = number(head.score);
   $("now-own").textContent = number(head.own_score);
   const spent = times.at(-1) - times[0];
@@ -166,7 +201,7 @@ function plot() {
   if (now.q) bars($("plot-q"), now.q, { names: facts().actions, chosen: now.action, symmetric: false });
   $("q-note").textContent = now.q ? `took ${facts().actions[now.action] ?? now.action}: ${number(now.q[now.action])}` : "of each action";
   lines($("plot-reward"), [
-    { name: "score", colour: "series-2", x: curve.x, y: curve.score },
-    { name: "Σ φ·w", colour: "series-1", x: curve.x, y: curve.own },
+    { name: "asked", colour: "series-1", x: curve.x, y: curve.asked },
+    ...(facts().grid ? [] : [{ name: "environment's own", colour: "series-2", x: curve.x, y: curve.score }]),
   ], { zero: true, xName: "steps" });
 }
