@@ -1,4 +1,4 @@
-"""What every agent provides, and what those provide that can be given any reward."""
+"""The interface of all agents, and of those that infer w from a reward."""
 
 from __future__ import annotations
 
