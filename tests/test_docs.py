@@ -91,6 +91,8 @@ def tiny(words: Words) -> list[str]:
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
         elif verb == "finetune":
             extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]
+    elif verb == "pretrain" and "--num-steps" in rest:
+        rest[rest.index("--num-steps") + 1] = "21k"  # a little more than the run has
     if verb == "evaluate" and not any("pretrained:" in w for w in rest):
         extra = ["--episodes", "1"]
     if verb == "doctor":

@@ -47,6 +47,7 @@ def pretrain(
     out: str | Path | None = None,
     cluster: str | None = None,
     observe: Observer | None = None,
+    wandb: bool = False,
     **fields: Any,
 ) -> Run:
     """Pre-train without rewards and return the run; `fields` are any of the configuration's.
@@ -54,6 +55,8 @@ def pretrain(
     `env` is an id, a registered environment or its spec, or a class or function that makes one.
 
     `cluster` trains on Ray: "local" starts it here, "auto" or "ray://host:port" joins one that runs.
+    `observe` is called with the progress (`num_steps`, `total_steps`, `metrics`, ...) after every round.
+    `wandb` logs the metrics to Weights & Biases.
 
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
@@ -63,17 +66,22 @@ def pretrain(
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
     modules.trust(env, remember=True)
-    return Run(pretraining.start(path, config, observe, cluster))
+    return Run(pretraining.start(path, config, observe, cluster, wandb))
 
 
 def resume(
     path: str | Path,
     *,
+    num_steps: int | None = None,
     cluster: str | None = None,
     observe: Observer | None = None,
+    wandb: bool = False,
 ) -> Run:
-    """Go on with a run that was stopped or killed, to the end it would have had."""
-    return Run(pretraining.resume(path, observe=observe, cluster=cluster))
+    """Go on with a run that was stopped or killed, to the end it would have had.
+
+    `num_steps` extends it, finished or not, to so many steps in all.
+    """
+    return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb))
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:

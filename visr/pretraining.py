@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visr import config as configuration
 from visr.agents.visr import Visr
-from visr.config import BASELINES, RunConfig
+from visr.config import BASELINES, AgentConfig, RunConfig
 from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference import recording
+from visr.storage.files import writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
-from visr.training import driver
+from visr.training import boards, driver
 from visr.training.driver import Every, Hooks, Observer
 from visr.training.loop import Loop
 from visr.training.metrics import MetricsWriter
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
     AnyTrainer = Loop | ClusterLoop | Rainbow
 
+log = logging.getLogger("visr")
+
 _STABLE_BASELINES = ("dqn", "ppo")
 
 
@@ -35,20 +40,23 @@ def start(
     config: RunConfig,
     observe: Observer | None = None,
     cluster: str | None = None,
+    wandb: bool = False,
 ) -> RunDir:
     """Pre-train from scratch into a new run directory, on this machine or on a Ray cluster."""
     RunDir(path).refuse_existing()  # before a cluster is started
+    _require_wandb(config, wandb)
     with RunDir(path).locked():
         if config.agent.algorithm in _STABLE_BASELINES:
             return _train_stable_baseline(RunDir(path), config, cluster)
         with _trainer(config, cluster) as trainer:
             run = RunDir.create(path, config)
             try:
+                rows = MetricsWriter(run, wandb)
                 _save_first(run, trainer)
             except BaseException:  # a run without a checkpoint could not be resumed
                 run.remove_incomplete()
                 raise
-            _train(run, trainer, MetricsWriter(run), observe, cluster)
+            _train(run, trainer, rows, observe, _flags(cluster, wandb))
     return run
 
 
@@ -57,24 +65,96 @@ def resume(
     num_processes: int | None = None,
     observe: Observer | None = None,
     cluster: str | None = None,
+    num_steps: int | None = None,
+    wandb: bool = False,
 ) -> RunDir:
-    """Continue from a run's newest checkpoint; the result is the same as without the interruption."""
+    """Continue from a run's newest checkpoint; the result is the same as without the interruption.
+
+    `num_steps` extends the run to so many steps in all.
+    """
     run = RunDir.open(path)
     if run.is_finetuned:
         raise UserError(
             f"{run.path} was made by `visr finetune`; `visr finetune --resume {run.path}` resumes it."
         )
     with run.locked():
-        config = run.config()
+        before = run.config()
+        config = before if num_steps is None else _extended(run, before, num_steps)
+        _require_wandb(config, wandb)
         if config.agent.algorithm in _STABLE_BASELINES:
             return _train_stable_baseline(run, config, cluster)
         with _trainer(config, cluster, num_processes) as trainer:
-            rows = MetricsWriter(run)
+            rows = MetricsWriter(run, wandb)
             if not run.checkpoints() and not run.metrics.exists():  # killed before the first one
                 _save_first(run, trainer)
             driver.restore(run, trainer, rows)
-            _train(run, trainer, rows, observe, cluster)
+            if config != before:
+                _extend(run, before, config, trainer.num_steps)
+            _train(run, trainer, rows, observe, _flags(cluster, wandb))
     return run
+
+
+def _extended(run: RunDir, config: RunConfig, num_steps: int) -> RunConfig:
+    """The same configuration with more steps."""
+    longer = configuration.replace(config, num_steps=num_steps)
+    planned = config.training.num_steps
+    if longer.training.num_steps < planned:
+        raise UserError(
+            f"num_steps = {num_steps:,} is fewer than the {planned:,} of {run.path}; name more to extend it, "
+            "or leave it out."
+        )
+    if longer != config and config.agent.algorithm in BASELINES:
+        raise UserError(
+            f"{config.agent.algorithm} plans its training for {planned:,} steps and cannot be extended; "
+            "start a new run."
+        )
+    return longer
+
+
+def _extend(run: RunDir, before: RunConfig, config: RunConfig, num_steps: int) -> None:
+    """Make the longer configuration the run's own, and say what its schedules do.
+
+    The recorded sample holds phi of the shorter training: it is removed now and recorded again at the end.
+    """
+    with writing(run.recorded):
+        run.recorded.unlink(missing_ok=True)
+    run.write_config(config)
+    old, new = before.training.num_steps, config.training.num_steps
+    log.warning(
+        "visr: The run is extended from %s to %s steps; %s.",
+        f"{old:,}",
+        f"{new:,}",
+        "; ".join(_schedules(config.agent, old, new, num_steps)),
+    )
+    if tasks := len(run.task_files()):
+        log.warning(
+            "visr: Its %s saved tasks fit phi of before; infer them again at the end.", tasks
+        )
+
+
+def _schedules(agent: AgentConfig, old: int, new: int, now: int) -> list[str]:
+    """What each schedule does in a run that is extended at step `now`."""
+    if agent.learning_rate_decay == "linear":
+        before, after = (max(0.0, 1 - now / total) for total in (old, new))
+        words = [
+            f"learning rates now reach 0 at step {new:,}, so they change at once from {before:.0%} to "
+            f"{after:.0%} of their initial values"
+        ]
+    else:
+        words = ["learning rates stay constant"]
+    if agent.phi_num_steps:
+        words.append(f"phi is frozen after step {agent.phi_num_steps:,}, as before")
+    if agent.bonus != "none" and agent.bonus_num_steps:
+        words.append(f"the bonus ends at step {agent.bonus_num_steps:,}, as before")
+    return words
+
+
+def _require_wandb(config: RunConfig, wandb: bool) -> None:
+    """Refuse --wandb before anything is written, if it cannot work."""
+    if wandb and config.agent.algorithm in _STABLE_BASELINES:
+        raise UserError(f"{config.agent.algorithm} does not log to wandb; leave out --wandb.")
+    if wandb:
+        boards.require_wandb()
 
 
 @contextlib.contextmanager
@@ -142,16 +222,21 @@ def _train(
     trainer: AnyTrainer,
     rows: MetricsWriter,
     observe: Observer | None,
-    cluster: str | None,
+    flags: str,
 ) -> None:
     training = trainer.config.training
     every = Every(training.log_every, training.checkpoint_every, training.evaluate_every)
-    resume_command = f"visr pretrain --resume {run.path}"
-    if cluster:
-        resume_command += f" --cluster {cluster}"
+    resume_command = f"visr pretrain --resume {run.path}{flags}"
     hooks = Hooks(rows, resume_command, _exact_evaluation(run, trainer, rows))
+    has_trained = not trainer.is_done
     driver.drive(run, trainer, every, observe, hooks)
-    _record(run, trainer)
+    if has_trained or not run.recorded.exists():
+        _record(run, trainer, rows, observe)
+
+
+def _flags(cluster: str | None, wandb: bool) -> str:
+    """The flags that a command needs to go on in the same way."""
+    return (f" --cluster {cluster}" if cluster else "") + (" --wandb" if wandb else "")
 
 
 def _exact_evaluation(
@@ -179,11 +264,23 @@ def _exact_evaluation(
     return evaluate
 
 
-def _record(run: RunDir, trainer: AnyTrainer) -> None:
+def _record(
+    run: RunDir, trainer: AnyTrainer, rows: MetricsWriter, observe: Observer | None
+) -> None:
     """Save a reward-free sample of steps where observations are small; the grid's states are known."""
     config, num_steps = trainer.config, trainer.config.inference.recorded_steps
-    if config.is_grid or not num_steps or run.recorded.exists():
+    if config.is_grid or not num_steps:
         return
     agent = trainer.agent
-    if isinstance(agent, Visr) and recording.is_possible(agent.spec.observation_space, num_steps):
-        recording.record(agent, config, num_steps).save(run.recorded)
+    if not isinstance(agent, Visr) or not recording.is_possible(
+        agent.spec.observation_space, num_steps
+    ):
+        return
+
+    def note(recorded: int) -> None:
+        if observe:
+            text = f"recording a sample: {min(recorded / num_steps, 1):.0%} of {num_steps:,} steps"
+            observe(rows.status(trainer.num_steps, trainer.total_steps, {}, text))
+
+    note(0)
+    recording.record(agent, config, num_steps, note=note).save(run.recorded)

@@ -1,4 +1,4 @@
-"""Results on stdout, everything else on stderr, progress only on a terminal."""
+"""Results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -6,18 +6,26 @@ import contextlib
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visr.errors import one_line
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from visr.training.driver import Observer, Status
 
 
 _UNBROKEN = 10_000
 """Width of a table that goes to a file or a pipe, so that paths are not broken."""
+_WIDE = 80
+"""Columns of a terminal that shows the whole bar."""
+_LINE_EVERY = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
 
 
 def say(text: str) -> None:
@@ -81,40 +89,100 @@ def table(
 
 
 @contextlib.contextmanager
-def training_progress(label: str = "pre-training") -> Iterator[Observer | None]:
-    """A progress bar with steps/s, time left and the main metrics; None when stderr is not a terminal."""
+def training_progress(label: str = "pre-training") -> Iterator[Observer]:
+    """Show the progress on stderr: a bar on a terminal, otherwise a line every ten seconds."""
     if not sys.stderr.isatty():
-        yield None
+        yield progress_lines(label)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn(f"[bold]{label}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[numbers]}"),
+    with progress_bar(label, Console(stderr=True)) as observe:
+        yield observe
+
+
+@contextlib.contextmanager
+def progress_bar(label: str, console: Console) -> Iterator[Observer]:
+    """A bar with speed, time left and metrics; a narrow terminal keeps percentage and time left."""
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
     )
-    with Progress(*columns, console=Console(stderr=True), refresh_per_second=4) as progress:
+    from rich.table import Column, Table
+    from rich.text import Text
+
+    class Numbers(TextColumn):
+        """The column that shrinks first; it is cut, not wrapped."""
+
+        def render(self, task: Task) -> Text:
+            text = super().render(task)
+            text.no_wrap, text.overflow = True, "ellipsis"
+            return text
+
+    percentage = TextColumn("{task.percentage:>3.0f}%")
+    time_left = TimeRemainingColumn(table_column=Column(no_wrap=True))
+    numbers = Numbers("{task.fields[numbers]}", table_column=Column())
+    rate = TextColumn("{task.fields[rate]}")
+    bar = BarColumn(bar_width=24, table_column=Column(no_wrap=True))
+    wide = (TextColumn(f"[bold]{label}"), bar, percentage, rate, time_left, numbers)
+    narrow: tuple[ProgressColumn, ...] = (percentage, time_left, numbers)
+
+    class Bar(Progress):
+        """Chooses its columns at every refresh, because a terminal may be resized."""
+
+        def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
+            self.columns = wide if console.width >= _WIDE else narrow
+            return super().make_tasks_table(tasks)
+
+    with Bar(*wide, console=console, refresh_per_second=4) as progress:
         line = progress.add_task("", total=None, rate="", numbers="")
 
         def observe(status: Status) -> None:
             speed = progress.tasks[line].speed
+            shown = _numbers(status)
+            if status.trouble:
+                shown = [f"[bold red]{shown[0]}[/]", *shown[1:]]
             progress.update(
                 line,
                 total=status.total_steps,
                 completed=min(status.num_steps, status.total_steps),
                 rate=f"{speed:,.0f} steps/s" if speed else "",
-                numbers=_numbers(status),
+                numbers="  ".join(shown),
             )
 
         yield observe
 
 
-def _numbers(status: Status) -> str:
-    shown = [f"[bold red]{status.trouble}[/]"] if status.trouble else []
+def progress_lines(label: str, clock: Callable[[], float] = time.monotonic) -> Observer:
+    """An observer that prints a line on stderr every ten seconds."""
+    begun: list[tuple[float, int]] = []
+    last = clock()
+
+    def observe(status: Status) -> None:
+        nonlocal last
+        now = clock()
+        if not begun:
+            begun.append((now, status.num_steps))
+        if now - last < _LINE_EVERY:
+            return
+        last, (start, first) = now, begun[0]
+        shown = [f"{label}: {min(status.num_steps / status.total_steps, 1):.0%}"]
+        shown.append(f"{status.num_steps:,} of {status.total_steps:,} steps")
+        left = status.total_steps - status.num_steps
+        if status.num_steps > first and left > 0:
+            speed = (status.num_steps - first) / (now - start)
+            time_left = str(timedelta(seconds=round(left / speed)))
+            shown += [f"{speed:,.0f} steps/s", f"{time_left} left"]
+        say(", ".join([*shown, *_numbers(status)]))
+
+    return observe
+
+
+def _numbers(status: Status) -> list[str]:
+    shown = [status.trouble] if status.trouble else []
     if status.note:
         shown.append(status.note)
     if "intrinsic_reward" in status.metrics:
@@ -130,4 +198,4 @@ def _numbers(status: Status) -> str:
         shown.append(
             f"waiting: actors {stats['actors_waiting']:.0%}, learner {stats['learner_waiting']:.0%}"
         )
-    return "  ".join(shown)
+    return shown

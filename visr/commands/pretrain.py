@@ -39,7 +39,7 @@ class Options(RunConfig):
     out: str | None = None
     """Directory of the new run; by default a new one under runs/."""
     resume: str | None = None
-    """Continue this run; the result is the same as without the interruption."""
+    """Continue this run as if it had not been interrupted; a larger --num-steps extends it."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
     config: str | None = None
@@ -48,6 +48,8 @@ class Options(RunConfig):
     """Print all settings as TOML, for --config, and stop."""
     seeds: tuple[int, ...] = ()
     """Train once with each of these seeds, into OUT/seed-N; `visr report OUT` summarises them."""
+    wandb: bool = False
+    """Log the metrics to Weights & Biases (extra `wandb`); WANDB_MODE=offline writes files only."""
     json: options.Json = False
 
 
@@ -74,7 +76,7 @@ def run(args: list[str]) -> int:
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)
     if chosen.resume is not None:
-        _refuse_changes(default, chosen)
+        _refuse_changes(RunDir.open(chosen.resume).config(), chosen)
     config = trainable(_config(chosen))
     if chosen.where is None:
         _refuse_cluster_settings(config)
@@ -93,15 +95,21 @@ def run(args: list[str]) -> int:
 def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir:
     from visr import api, pretraining
     from visr.envs import modules
+    from visr.training import boards
 
     if chosen.resume is None:
         modules.trust(config.env, remember=True)
+    if chosen.wandb:
+        boards.require_wandb()  # it may ask for a key
     with output.training_progress() as observe, _quiet_threads():
         if chosen.resume is not None:
             processes = chosen.training.num_processes
-            return pretraining.resume(chosen.resume, processes, observe, chosen.where)
+            num_steps = config.training.num_steps
+            return pretraining.resume(
+                chosen.resume, processes, observe, chosen.where, num_steps, chosen.wandb
+            )
         path = api.default_path(config) if out is None else out
-        return pretraining.start(path, config, observe, chosen.where)
+        return pretraining.start(path, config, observe, chosen.where, chosen.wandb)
 
 
 def _train_seeds(chosen: Options, config: RunConfig) -> None:
@@ -190,14 +198,14 @@ def _config(chosen: Options) -> RunConfig:
     return RunConfig(chosen.env, **{name: getattr(chosen, name) for name in SECTIONS})
 
 
-def _refuse_changes(before: Options, after: Options) -> None:
+def _refuse_changes(before: RunConfig, after: Options) -> None:
     """Refuse to resume with settings that would change the result."""
     for name, section in {"env": "", **field_names()}.items():
         old, new = (getattr(o, section) if section else o for o in (before, after))
-        if name not in _HARMLESS and getattr(old, name) != getattr(new, name):
+        if name not in (*_HARMLESS, "num_steps") and getattr(old, name) != getattr(new, name):
             raise UserError(
                 f"{name} = {getattr(new, name)!r} differs from the run's {getattr(old, name)!r}; "
-                "--resume continues a run unchanged, so start a new one with --out instead."
+                "--resume changes nothing but num_steps, so start a new run with --out instead."
             )
     if after.out is not None or after.preset is not None:
         raise UserError("--resume names the run already; leave out --out and --preset.")

@@ -18,6 +18,7 @@ finetuned/NAME/                 runs of their own, fine-tuned on the reward of a
     replay/STEPS.safetensors    the rewarded steps between two checkpoints
     finetuned.json              scores before and after
 report/, tensorboard/           figures and pages
+wandb.json, wandb/              the id of the log and its files, with `--wandb`
 run.lock                        exists while a process trains; it names the process
 """
 
@@ -27,6 +28,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,6 +64,8 @@ class RunDir:
         self.replay = self.path / "replay"
         self.report = self.path / "report"
         self.tensorboard = self.path / "tensorboard"
+        self.wandb = self.path / "wandb"
+        self.wandb_id = self.path / "wandb.json"
         self._lock = self.path / "run.lock"
         self._checkpoints = self.path / "checkpoints"
 
@@ -127,6 +131,8 @@ class RunDir:
         """Undo `create` if the first checkpoint could not be saved."""
         with contextlib.suppress(OSError):
             self.config_file.unlink()
+            self.wandb_id.unlink(missing_ok=True)
+            shutil.rmtree(self.wandb, ignore_errors=True)
             for partial in self._checkpoints.glob("*"):
                 partial.unlink()
             self._checkpoints.rmdir()
@@ -150,7 +156,14 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Refuse symbolic links inside an untrusted run: nothing is written outside its directory."""
-        inner = (self.tasks, self.report, self.replay, self.tensorboard, self._checkpoints)
+        inner = (
+            self.tasks,
+            self.report,
+            self.replay,
+            self.tensorboard,
+            self.wandb,
+            self._checkpoints,
+        )
         adapted = self.finetuned_run("")
         for place in (*inner, adapted, *adapted.glob("*")):
             if place.is_symlink():

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsFloat
+from typing import SupportsFloat
 
 import torch
 from torch import Tensor
 
 from visr.config.fields import AgentConfig
 from visr.errors import UserError
-from visr.storage.files import writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
+from visr.training.boards import TensorBoard, WeightsAndBiases
 from visr.training.checkpoint import diverged
 from visr.training.driver import Status
 from visr.training.learner import within
@@ -42,11 +41,12 @@ is left, below 1e-6."""
 class MetricsWriter:
     """Averages the metrics of all updates between two rows, and writes the rows."""
 
-    def __init__(self, run: RunDir) -> None:
+    def __init__(self, run: RunDir, wandb: bool = False) -> None:
         self._run, self._sums, self._count = run, {}, 0
         self._config = run.config()  # read now: a user may delete the file during training
         self._latest: dict[str, dict[str, float]] = {"metrics": {}, "online": {}, "cluster": {}}
-        self._board: Any = None
+        self._tensorboard = TensorBoard(run)
+        self._wandb = WeightsAndBiases(run, self._config) if wandb else None
         self._since = (time.perf_counter(), -1)
         self._trouble: Trouble | None = None
         self._troubled_rows = 0
@@ -115,26 +115,16 @@ class MetricsWriter:
         return Status(num_steps, total_steps, metrics, shown, cluster, trouble, note)
 
     def plot(self, values: dict[str, float], num_steps: int) -> None:
-        """Add values to the TensorBoard log."""
-        if self._board is not None and not self._run.tensorboard.exists():  # a user deleted it
-            with contextlib.suppress(OSError):
-                self._board.close()
-            self._board = None
-        if self._board is None:
-            from torch.utils.tensorboard.writer import SummaryWriter
-
-            with writing(self._run.tensorboard):
-                self._board = SummaryWriter(str(self._run.tensorboard), purge_step=num_steps)
-        with writing(self._run.tensorboard):
-            for name, value in values.items():
-                self._board.add_scalar(name, value, num_steps)
+        """Add values to TensorBoard and to wandb."""
+        self._tensorboard.plot(values, num_steps)
+        if self._wandb is not None:
+            self._wandb.plot(values, num_steps)
 
     def close(self) -> None:
-        """Close the TensorBoard file."""
-        if self._board is not None:
-            with writing(self._run.tensorboard):
-                self._board.close()
-            self._board = None
+        """Close TensorBoard's file and the log of wandb."""
+        self._tensorboard.close()
+        if self._wandb is not None:
+            self._wandb.close()
 
     def state(self) -> dict[str, Tensor]:
         """The sums of the row that is not yet written."""
@@ -145,7 +135,7 @@ class MetricsWriter:
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
         """The inverse of `state`; the first checkpoint of a run holds no sums."""
-        self.close()
+        self._tensorboard.close()
         self._since = (time.perf_counter(), -1)
         mine = within(tensors, _STATE)
         self._count = int(mine.get("count", 0))

@@ -1,0 +1,52 @@
+"""The progress on stderr."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from visr.commands import output
+from visr.training.driver import Status
+
+
+def status(num_steps: int, note: str = "", trouble: str = "") -> Status:
+    metrics = {"intrinsic_reward": 0.25}
+    return Status(num_steps, 1_000, metrics, {}, note=note, trouble=trouble)
+
+
+def test_without_a_terminal_a_line_is_written_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str],
+):
+    times = iter([0.0, 1.0, 5.0, 11.0, 12.0, 21.5])
+    observe = output.progress_lines("pre-training", lambda: next(times))
+    for num_steps in (100, 200, 300, 400, 600):
+        observe(status(num_steps))
+    first, second = capsys.readouterr().err.splitlines()
+    # 200 steps in the 10 seconds since the first report: 20 steps/s, 700 left
+    assert first == "pre-training: 30%, 300 of 1,000 steps, 20 steps/s, 0:00:35 left, phi.w 0.250"
+    assert second.startswith("pre-training: 60%, 600 of 1,000 steps")
+
+
+def test_a_line_names_work_without_steps(capsys: pytest.CaptureFixture[str]):
+    times = iter([0.0, 10.0])
+    output.progress_lines("pre-training", lambda: next(times))(status(1_000, "recording: 40%"))
+    said = capsys.readouterr().err
+    assert said == "pre-training: 100%, 1,000 of 1,000 steps, recording: 40%, phi.w 0.250\n"
+
+
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
+def test_a_bar_of_any_width_shows_percentage_and_time_left_on_one_line(width: int):
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    with output.progress_bar("pre-training", console) as observe:
+        observe(
+            status(450, note="a note that is too long for narrow terminals", trouble="psi is dead")
+        )
+    assert isinstance(console.file, io.StringIO)
+    lines = console.file.getvalue().replace("\r", "\n").split("\n")
+    bars = [line for line in lines if "%" in line]
+    assert bars
+    assert all("45%" in line and "-:--:--" in line for line in bars[-1:])
+    assert "psi" in bars[-1]
+    assert ("pre-training" in bars[-1]) == (width >= 80)
