@@ -115,7 +115,7 @@ RUNS = [
             ("no such", f"{verb} 'no\nsuch'{rest}", "visr pretrain"),
         )
     ),
-    Case("play", "RUN", "visr play --help"),
+    Case("play", "RUN", "for example"),
     Case("play pretrained:wormhole", "'wormhole'", "visr list models"),
     Case("play run --episodes 0", "episodes = 0", "between 1 and"),
     Case("play run --max-steps 0", "max_steps = 0", "between 1 and"),
@@ -183,7 +183,7 @@ RUNS = [
 
 REWARDS = [
     Case("infer run", "--reward", "in one way"),
-    Case("infer --reward row", "RUN", "visr infer --help"),
+    Case("infer --reward row", "RUN", "for example"),
     Case(f"{ASK} reward.npy", "(3, 3)", "(10, 10)",
          array(np.eye(3)), "3 x 3 cells"),
     Case(f"{ASK} reward.npy", "nan at row 0, column 1", "finite",
@@ -208,7 +208,7 @@ REWARDS = [
     Case(f"{ASK} 1/(row-row)", "'1/(row-row)'", "a division by zero"),
     Case(f"{ASK} ''", "empty", "row + col"),
     Case(f"{ASK} row --ridge -1", "ridge = -1.0", "at least 0"),
-    Case(f"{ASK} row --ridge much", "'much'", "visr infer --help"),
+    Case(f"{ASK} row --ridge much", "'much'", "for example"),
     Case(f"{ASK} r.npy", "'r.npy'", "Cannot read", header_only("r.npy"),
          "a header that claims 10^12 numbers"),
     Case(f"{ASK} r.csv", "'r.csv'", "Cannot read", binary("r.csv"), "random bytes"),
