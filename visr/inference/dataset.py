@@ -78,6 +78,8 @@ def from_arrays(path: str | Path, arrays: dict[str, NDArray], codec: SpaceCodec)
         raise UserError(
             f"{path} has no array `observations`; it needs observations and rewards or actions."
         )
+    if not arrays["observations"].ndim:
+        raise UserError(f"{path} is no array of observations; it needs one row for every step.")
     observations, count = arrays["observations"], _num_steps(path, arrays)
     rest = {name: arrays[name] for name in _PER_STEP if name in arrays}
     episode = _episodes(path, rest, count)
@@ -96,8 +98,8 @@ def from_arrays(path: str | Path, arrays: dict[str, NDArray], codec: SpaceCodec)
     return StepDataset(
         reached=_encoded(path, reached, len(kept), codec),
         before=None if before is None else _encoded(path, before, len(kept), codec),
-        action=None if actions is None else _actions(path, actions[kept], codec),
-        reward=None if rewards is None else _rewards(path, rewards[kept]),
+        action=None if actions is None else _actions(path, actions, codec)[kept],
+        reward=None if rewards is None else _rewards(path, rewards)[kept],
         terminated=terminated[kept],
         episode=episode[kept],
     )

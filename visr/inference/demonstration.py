@@ -20,6 +20,11 @@ from visr.ops import sphere
 from visr.storage.records.task import TaskPrompt
 
 STATES, ACTIONS = "mode of q(w | states)", "likelihood of actions"
+CONTRAST = "whitened contrast"
+_CLOSE = 0.1
+"""A share of agreeing actions that is lower by no more than this is as good."""
+_LEAST_SPREAD = 1e-8
+"""Directions of phi with less of the largest variance are left out."""
 _MOST_STEPS = 400
 """Steps, evenly spaced, that candidates are compared on."""
 _NUM_CANDIDATES = 256
@@ -38,6 +43,8 @@ class Demonstration:
     """[N, ...], as networks take them."""
     actions: NDArray[np.int64] | None = None
     """[N], the action taken in each state; -1 where it is not known."""
+    has_reference: bool = False
+    """Whether there are other states to compare with: recorded ones, or all cells of a grid."""
     seed: int = 0
 
     def record(self) -> TaskPrompt:
@@ -47,7 +54,9 @@ class Demonstration:
     def infer(self, model: BehaviourModel, data: Callable[[], RewardedSteps]) -> Comparison:
         """log q(w | tau) = sum_t phi(s_t) . w + const: w is the normalised mean of phi.
 
-        With actions also the w among many candidates whose policy makes them most likely.
+        Also the whitened difference from recorded states, which on six rewards of the packed grid
+        reached .84 of optimal from one optimal episode (the mean of phi: .51). With actions also the w among
+        many candidates whose policy makes them most likely (.70).
         """
         if len(self.states) < 1:
             raise UserError("The demonstration has no states; give at least one.")
@@ -66,17 +75,37 @@ class Demonstration:
             f"{len(phi):,} states."
         ]
         best = STATES
+        if self.has_reference:
+            contrast = self._contrast(phi, data().features)
+            if contrast is not None:
+                estimates[CONTRAST], best = contrast, CONTRAST
         if self.actions is not None and isinstance(model, Agent):
             found = _likeliest(model, self.states, self.actions, w, self.seed)
             estimates[ACTIONS] = _estimate(ACTIONS, found.w, found.error)
             shares = {n: _agreement(model, self, e.w) for n, e in estimates.items()}
-            best = max(shares, key=lambda name: shares[name])
+            if shares[best] < max(shares.values()) - _CLOSE:
+                best = max(shares, key=lambda name: shares[name])
             words.append(
                 f"Greedy actions agree with the demonstrated ones in {shares[ACTIONS]:.0%} of the steps "
-                f"({shares[STATES]:.0%} for the states alone, {_most_common(self.actions):.0%} for the most "
+                f"({shares[best]:.0%} for the best w, {_most_common(self.actions):.0%} for the most "
                 "common action)."
             )
         return Comparison(estimates, best, len(phi), 1, len(phi), words=words)
+
+    def _contrast(self, phi: NDArray[np.float32], others: NDArray) -> Estimate | None:
+        """C^(-1/2) (mean phi here - mean phi of others), C the others' covariance; None if it is 0."""
+        others = others.astype(np.float64)
+        spread, basis = np.linalg.eigh(np.cov(others.T))
+        scale = np.zeros_like(spread)
+        is_used = spread > _LEAST_SPREAD * spread.max()
+        scale[is_used] = spread[is_used] ** -0.5
+        whitening = (basis * scale) @ basis.T
+        w = whitening @ (phi.mean(axis=0) - others.mean(axis=0))
+        length = float(np.linalg.norm(w))
+        if length < 1e-6:
+            return None
+        error = np.sqrt(np.square(whitening) @ phi.var(axis=0) / len(phi)) / length
+        return _estimate(CONTRAST, w / length, error)
 
 
 def _estimate(method: str, w: Floats, error: Floats) -> Estimate:

@@ -149,6 +149,11 @@ class TaskInference:
         return goal.of_observation(_goal_name(state, self.world), state, recorded, self.codec)
 
     def _demonstration(self, given: Any) -> Demonstration:
+        """A demonstration, to be compared with recorded states or cells where there are some."""
+        is_known = self.world is not None or self._is_recorded
+        return dataclasses.replace(self._demonstrated(given), has_reference=is_known)
+
+    def _demonstrated(self, given: Any) -> Demonstration:
         """Observations, (observations, actions), or the name of an .npz file."""
         if isinstance(given, str | Path):
             steps = dataset.read(given, self.codec)
@@ -224,6 +229,11 @@ class TaskInference:
                 state = int(prompt.wanted.data["observation"][0])
                 return self._cells(rewards.goal(self.world, *divmod(state, self.world.width)))
             return goal.close_steps(prompt.wanted, self.recording())
+        if isinstance(prompt, Demonstration):
+            if self.world is not None:
+                return self._cells(np.zeros(self.world.num_states))
+            recorded = self.recording()
+            return RewardedSteps(recorded.phi, np.zeros(len(recorded.phi)), recorded.episode)
         assert isinstance(prompt, Reward)
         counts = dict(settings)
         clip = counts.pop("clip_rewards", None)

@@ -1,0 +1,104 @@
+"""The preferences prompt: Bradley-Terry, the choice of pairs, and a scripted teacher on the grid."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+
+import visr as library
+from visr.errors import UserError
+from visr.inference import preferences, recording
+
+
+def test_the_fit_finds_the_direction_that_made_the_answers():
+    rng = np.random.default_rng(0)
+    w, x = np.array([0.6, 0.0, -0.8]), rng.normal(size=(200, 3))
+    found = preferences.fit(x * np.sign(x @ w)[:, None]).mean
+    assert found @ w / np.linalg.norm(found) > 0.98
+
+
+def test_more_answers_make_the_posterior_narrower():
+    x = np.random.default_rng(0).normal(size=(100, 3))
+    x *= np.sign(x[:, :1])
+    few, many = (np.trace(preferences.fit(x[:n]).covariance) for n in (5, 100))
+    assert many < few
+
+
+def test_segments_lie_within_one_episode():
+    # episode  0 0 0 1 1     segments of two steps start at 0, 1 and 3
+    assert preferences.starts(np.array([0, 0, 0, 1, 1]), 2).tolist() == [0, 1, 3]
+    sums = preferences.segment_sums(np.array([[1.0], [2.0], [4.0]]), [(0, 2), (1, 3)])
+    assert sums.tolist() == [[3], [6]]
+
+
+def test_a_pair_is_chosen_in_a_direction_that_is_not_known_yet():
+    # the first feature has been asked about many times, the second never
+    phi = np.repeat(np.array([[0, 0], [9, 0], [0, 9]], float), 4, axis=0)
+    known = np.tile([[1.0, 0.0]], (30, 1))
+    a, b = preferences.next_pair(phi, np.array([0, 4, 8]), known, seed=0, length=4)
+    assert 8 in (a, b)
+
+
+def test_twenty_answers_reach_nine_tenths_of_what_the_reward_itself_gives(grid: library.Run):
+    recorded = recording.record(grid.visr, grid.config, 20_000).in_order()
+    fractions = []
+    for reward in ("boxes:7", "boxes:3", "row > 5", "goal:2,7"):
+        task = grid.infer(reward)
+        assert task.reward is not None
+        taught = answered(grid, recorded, task.reward)
+        judged = dataclasses.replace(taught, reward=task.reward)
+        exact = (grid.evaluate_exactly(t).fraction_of_optimal for t in (judged, task))
+        fractions.append(np.divide(*exact))
+    assert np.mean(fractions) > 0.9
+    assert min(fractions) > 0.6
+
+
+def answered(run: library.Run, recorded: Any, reward: Any, count: int = 20) -> library.Task:
+    """The task of a teacher that knows the reward and passes where two segments return the same."""
+    length, pairs = preferences.SEGMENT, []
+    candidates = preferences.starts(recorded.episode)
+    for seed in range(200):
+        sums = [[recorded.phi[at].sum(axis=0) for at in pair] for pair in pairs]
+        known = np.array([a - b for a, b in sums], dtype=np.float64)
+        starts = preferences.next_pair(recorded.phi, candidates, known, seed)
+        a, b = (slice(start, start + length) for start in starts)
+        returns = [reward[recorded.reached[at]].sum() for at in (a, b)]
+        if returns[0] != returns[1]:
+            pairs.append((a, b) if returns[0] > returns[1] else (b, a))
+        if len(pairs) == count:
+            break
+    return run.infer(preferences=[[recorded.reached[at] for at in pair] for pair in pairs])
+
+
+def test_segments_are_ranges_of_the_recording_or_observations(cart: library.Run):
+    recorded = cart.recording().in_order()
+    by_range = cart.infer(preferences=[((0, 5), (20, 25))])
+    shown = cart.infer(preferences=[(recorded.reached[0:5], recorded.reached[20:25])])
+    np.testing.assert_allclose(by_range.w, shown.w, atol=1e-4)
+    assert by_range.prompt is not None
+    assert by_range.prompt.kind == "preferences"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ([], "pairs of segments"),
+        (
+            [((7, 3), (0, 5))],
+            r"\[7, 3\]; a segment is \[start, stop\] with 0 <= start < stop <= 400",
+        ),
+        ([((0, 5), (396, 401))], "<= 400"),
+        ([((0, 5),)], "Preference 0 is no pair"),
+        ([((0, 5), (0, 5))], "same features"),
+        (["ab"], "segment is no array of observations"),
+    ],
+)
+def test_what_is_no_preference_is_refused_in_one_sentence(
+    cart: library.Run, given: Any, words: str
+):
+    with pytest.raises(UserError, match=words) as refused:
+        cart.infer(preferences=given)
+    assert "\n" not in str(refused.value)
