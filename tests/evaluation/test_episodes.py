@@ -33,7 +33,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> library.Run:
     return library.Run(pretraining.start(path, tiny(env="CartPole-v1", **fields)))
 
 
-def rolled_out(policy: Any, reward: Any, num_episodes: int = 200) -> np.ndarray:
+def rolled_out(policy: Any, reward: Any, num_episodes: int = 50) -> np.ndarray:
     """Asked and own returns of a policy, by Gymnasium alone: [episodes, 2]."""
     env, returns = gymnasium.make("CartPole-v1"), []
     for seed in range(num_episodes):
@@ -65,7 +65,7 @@ def test_asked_returns_are_those_of_an_independent_roll_out(
     run: library.Run, text: str, reward: Any
 ):
     task = run.infer(text)
-    found = run.evaluate_episodes(task, num_episodes=100, epsilon=0.0)
+    found = run.evaluate_episodes(task, num_episodes=50, epsilon=0.0)
     mine = rolled_out(run.policy(task), reward)
     assert_same_mean(found.asked, mine[:, 0])
     assert_same_mean(found.environment, mine[:, 1])
@@ -98,7 +98,7 @@ def test_an_evaluation_survives_its_file_and_keeps_earlier_keys(run: library.Run
 
 def test_playing_returns_the_asked_reward_too(run: library.Run):
     task = run.infer("position < 0")
-    played = run.play(task, num_episodes=60, epsilon=0.0)
+    played = run.play(task, num_episodes=20, epsilon=0.0)
     expected = rolled_out(run.policy(task), lambda x: float(x[0] < 0))
     assert_same_mean(Returns.of([one.asked_return for one in played]), expected[:, 0])
     assert_same_mean(Returns.of([one.score for one in played]), expected[:, 1])

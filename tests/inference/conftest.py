@@ -10,7 +10,7 @@ import pytest
 import visr as library
 from tests.conftest import tiny
 from visr import pretraining
-from visr.storage import pretrained_models
+from visr.storage import packed_models
 from visr.storage.run_dir import RunDir
 
 
@@ -35,4 +35,4 @@ def cart(tmp_path_factory: pytest.TempPathFactory) -> library.Run:
 def grid(tmp_path_factory: pytest.TempPathFactory) -> library.Run:
     """The packed model of the grid; what it writes goes to a directory of the tests."""
     place = RunDir(Path(tmp_path_factory.mktemp("grid")))
-    return library.Run(place, model=pretrained_models.card("grid"))
+    return library.Run(place, model=packed_models.open_model("pretrained:grid"))

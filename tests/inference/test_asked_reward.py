@@ -82,7 +82,9 @@ def test_a_file_of_an_older_version_says_it_by_its_name(cart: library.Run, name:
 def test_cells_are_the_asked_reward_on_the_grid(grid: library.Run, tmp_path: Path):
     task = saved(grid.infer("goal:0,7"), tmp_path)
     reached = np.array([7, 8])
-    steps = EpisodeSteps(np.zeros(2, np.intp), reached, np.zeros(2, int), reached, np.zeros(2))
+    steps = EpisodeSteps(
+        np.zeros(2, np.intp), reached, np.zeros(2, int), reached, np.zeros(2, np.float32)
+    )
     assert grid.asked_reward(task).of(steps).tolist() == [1, 0]
 
 
