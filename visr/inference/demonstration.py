@@ -55,7 +55,7 @@ class Demonstration:
         """log q(w | tau) = sum_t phi(s_t) . w + const: w is the normalised mean of phi.
 
         Also the whitened difference from recorded states, which on six rewards of the packed grid
-        reached .84 of optimal from one optimal episode (the mean of phi: .51). With actions also the w among
+        reached .84 of optimal from one optimal episode (the mean of phi: .50). With actions also the w among
         many candidates whose policy makes them most likely (.70).
         """
         if len(self.states) < 1:
