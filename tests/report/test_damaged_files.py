@@ -98,7 +98,6 @@ GRID_DAMAGE: dict[str, tuple[str, Callable[[RunDir], Any]]] = {
     "a task that is not JSON": ("boxes-7.json", lambda run: run.task("boxes-7").write_text("{")),
     "a task with infinitely many steps": ("boxes-7.json", task_with(num_steps=float("inf"))),
     "a task of another grid": ("boxes-7.json", task_with(reward=[1.0, 0.0])),
-    "an evaluated task without a reward": ("boxes-7.evaluation.json", task_with(reward=None)),
     "an unknown action": (
         "boxes-7.evaluation.json",
         write_evaluation(evaluation(24) | {"policy": [4] * 24, "task": "boxes:7"}),

@@ -34,6 +34,8 @@ from visr.report import commands, page, scores
 from visr.report import read as reading
 from visr.report.scores import Published
 from visr.storage.files import write_json
+from visr.storage.records.episodes import EpisodeEvaluation, PolicyReturns, Returns
+from visr.storage.records.task import Task, TaskPrompt
 from visr.storage.records.two_phase import TwoPhase
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
@@ -211,6 +213,44 @@ def test_a_game_that_diverged_gets_a_report(tmp_path: Path):
     summary = report.write(run.path)
     assert summary["online_score"] is None
     assert "No episode with a score has ended yet" in Reader(read(summary)).sentences
+
+
+def test_evaluated_tasks_show_asked_returns_and_how_they_were_asked_for(tmp_path: Path):
+    run = new_run(tmp_path / "run", env="CartPole-v1")
+    prompts = {
+        "left": TaskPrompt("expression", "x0 < -0.5"),
+        "half": TaskPrompt("goal", "position=0.5"),
+        "shown": TaskPrompt("demonstration", "steps.npz"),
+        "liked": TaskPrompt("preferences", "4 preferences"),
+    }
+    for name, prompt in prompts.items():
+        Task(name=name, env="CartPole-v1", w=np.array([0.6, 0.8, 0.0]), prompt=prompt).save(
+            run.task(name)
+        )
+    returns = {"left": (93.0, 0.8), "random policy": (25.9, 1.1), "always right": (31.0, 1.2)}
+    policies = tuple(
+        PolicyReturns(name, Returns.of([asked] * 2), Returns.of([own] * 2), (10, 10))
+        for name, (asked, own) in returns.items()
+    )
+    asked = "the asked reward x0 < -0.5"
+    found = EpisodeEvaluation("left", "CartPole-v1", asked, "expression", policies)
+    write_json(evaluation_of(run.task("left")), found.to_dict())
+    summary = report.write(run.path)
+    words = Reader(read(summary)).sentences
+    assert "left this task 93.00 ± 0.00 0.80 ± 0.00 2" in words
+    assert "random policy 25.90 ± 0.00 1.10" in words
+    assert "always right 31.00" in words
+    assert "the asked return sums the asked reward x0 < -0.5" in words
+    for way in ("the reward x0 < -0.5", "the goal position=0.5", "a demonstration (steps.npz)"):
+        assert way in words
+    assert "4 tasks inferred, 1 evaluated" in words
+    assert "uman" not in words
+    by_name = {task["name"]: task for task in summary["tasks"]}
+    assert by_name["left"]["asked_returns"]["random policy"] == 25.9
+    lines = commands.made(reading.run_data(run.path))
+    assert f"visr infer {run.path} --reward 'x0 < -0.5'" in lines
+    assert f"visr infer {run.path} --goal position=0.5" in lines
+    assert not any("shown" in line or "liked" in line for line in lines)
 
 
 def test_a_file_named_like_an_exact_evaluation_is_ignored(run: RunDir):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shlex
@@ -36,6 +37,8 @@ from visr import report
 from visr.errors import UserError
 from visr.report import commands, curves, maps, page
 from visr.report import read as reading
+from visr.storage.files import write_json
+from visr.storage.records.task import Task, TaskPrompt
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 
@@ -80,7 +83,14 @@ def test_a_complete_run_gives_every_figure_and_a_json_summary(written: Written):
     assert (summary["run"], summary["num_steps"]) == (str(run.path), 3000)
     assert summary["fraction_of_optimal"]["goals_planned"] == 1.0
     assert summary["tasks"] == [
-        {"name": "boxes:7", "file": "boxes-7", "fraction_of_optimal": 0.625, "r_squared": 0.75}
+        {
+            "name": "boxes:7",
+            "file": "boxes-7",
+            "fraction_of_optimal": 0.625,
+            "r_squared": 0.75,
+            "asked_as": "least squares",
+            "asked_returns": None,
+        }
     ]
 
 
@@ -288,3 +298,19 @@ def test_five_training_curves_are_drawn_in_rows_of_three():
     assert [(p.rowspan.start, p.colspan.start) for p in places if p] == [
         (0, 0), (0, 1), (0, 2), (1, 0), (1, 1)
     ]  # fmt: skip
+
+
+def test_a_task_without_a_true_reward_is_drawn_and_valued_under_phi_w(tmp_path: Path):
+    run = new_run(tmp_path / "run")
+    infer(run)
+    task = Task.load(run.task("boxes-7"))
+    shown = dataclasses.replace(
+        task, reward=None, prompt=TaskPrompt("demonstration", "3 watched steps")
+    )
+    write_json(run.task("boxes-7"), shown.to_dict())  # the evaluation stays
+    words = Reader(read(report.write(run.path))).sentences
+    assert "a demonstration (3 watched steps)" in words
+    assert "of optimal under φ·w, as no true reward is known" in words
+    assert "policy_boxes-7.png" in contents(run.report)
+    lines = commands.made(reading.run_data(run.path))
+    assert not any("infer" in line for line in lines)

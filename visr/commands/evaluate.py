@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -195,8 +196,8 @@ def _phase_two(loaded: Run, chosen: Options) -> None:
         remark = f"{found.num_seen:,} of {total:,} steps had a reward other than 0. {remark}"
     if loaded.model is None:
         remark += f" Next: visr report {loaded.path}"
-    rows = [_row(condition) for condition in found.conditions]
-    output.show(phase.to_dict(), chosen.json, _title(loaded), rows, _SCORES, remarks=[remark])
+    header, rows = _table(found.conditions)
+    output.show(phase.to_dict(), chosen.json, _title(loaded), rows, header, remarks=[remark])
 
 
 def _evaluate_baseline(chosen: Options) -> None:
@@ -208,14 +209,24 @@ def _evaluate_baseline(chosen: Options) -> None:
     phase = pretraining.evaluate_baseline(RunDir.open(chosen.run), **given)
     env, num_steps = phase.record.env, phase.record.num_steps
     title = f"{env}, {num_steps:,} rewarded steps: raw scores of whole episodes"
-    rows = [_row(condition) for condition in phase.record.conditions]
-    output.show(phase.to_dict(), chosen.json, title, rows, _SCORES)
+    header, rows = _table(phase.record.conditions)
+    output.show(phase.to_dict(), chosen.json, title, rows, header)
 
 
 def _title(loaded: Run) -> str:
     is_rewarded = loaded.config.agent.algorithm == "nsq" or loaded.directory.is_finetuned
     kind = "rewarded" if is_rewarded else "reward-free"
     return f"{loaded.config.env}, {loaded.num_steps:,} {kind} steps: raw scores of whole episodes"
+
+
+def _table(
+    conditions: Sequence[Condition],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Header and rows; without the columns of human scores where none is known."""
+    rows = [_row(condition) for condition in conditions]
+    if any(condition.human_normalised is not None for condition in conditions):
+        return _SCORES, rows
+    return (*_SCORES[:2], _SCORES[4]), [(*row[:2], row[4]) for row in rows]
 
 
 def _row(scores: Condition) -> tuple[str, ...]:

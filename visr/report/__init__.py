@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from visr.report import figures, page, read, scores
-from visr.report.read import RunData
+from visr.report.read import RunData, SavedTask
 from visr.storage.files import write_bytes
 from visr.storage.run_dir import RunDir
 
@@ -45,6 +45,8 @@ def _summary(run: RunData) -> dict[str, Any]:
                 "file": saved.stem,
                 "fraction_of_optimal": saved.evaluation and saved.evaluation.fraction_of_optimal,
                 "r_squared": _finite(saved.task.r_squared),
+                "asked_as": saved.asked_as,
+                "asked_returns": _asked_returns(saved),
             }
             for saved in run.tasks
         ],
@@ -58,6 +60,13 @@ def _summary(run: RunData) -> dict[str, Any]:
             for condition in (run.two_phase.conditions if run.two_phase else ())
         },
     }
+
+
+def _asked_returns(saved: SavedTask) -> dict[str, float] | None:
+    """Mean asked returns by policy, outside the grid."""
+    if saved.episodes is None:
+        return None
+    return {one.policy: one.asked.mean for one in saved.episodes.policies}
 
 
 def _finite(x: float) -> float | None:

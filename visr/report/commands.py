@@ -10,20 +10,19 @@ from visr.storage.run_dir import RunDir
 
 ENV_TASK = "env-regression"
 """The task that `infer --reward env` saves."""
+_OF_PHASE_TWO = (ENV_TASK, "env-search")
+"""Tasks that `visr evaluate RUN` saves."""
 
 
 def made(run: RunData) -> list[str]:
     """The commands that made the run, its tasks and scores, and this page."""
     lines = [pretrain(run)]
-    if run.config.is_grid:
-        for saved in run.tasks:
-            lines.append(infer(run, saved))
-            if saved.evaluation is not None:
-                lines.append(evaluate(run, saved))
-    elif run.two_phase is not None:
+    if run.two_phase is not None:
         lines.append(evaluate(run))
-    elif run.tasks:
-        lines.append(infer(run))
+    for saved in run.tasks:
+        if run.two_phase is None or saved.stem not in _OF_PHASE_TWO:
+            lines += [infer(run, saved)] if _flag(run, saved) else []
+            lines += [evaluate(run, saved)] if saved.is_evaluated else []
     return [*lines, shlex.join(["visr", "report", str(run.path)])]
 
 
@@ -48,10 +47,25 @@ def resume(run: RunData) -> str:
 
 
 def infer(run: RunData, saved: SavedTask | None = None) -> str:
-    """Infer `saved` again, or an example; outside the grid only the environment's reward is possible."""
-    reward = "boxes:7" if saved is None else saved.task.name
-    reward = reward if run.config.is_grid else "env"
-    return shlex.join(["visr", "infer", str(run.path), "--reward", reward])
+    """Infer `saved` again, or an example."""
+    example = ["--reward", "boxes:7" if run.config.is_grid else "env"]
+    words = example if saved is None else _flag(run, saved)
+    return shlex.join(["visr", "infer", str(run.path), *words])
+
+
+def _flag(run: RunData, saved: SavedTask) -> list[str]:
+    """The prompt of a task as a flag; none for what its file does not contain, such as trajectories."""
+    prompt = saved.task.prompt
+    if prompt is None and not run.config.is_grid:  # a file of an older version
+        return ["--reward", "env"] if saved.task.name in ("env", *_OF_PHASE_TWO) else []
+    if prompt is None or prompt.kind == "cells":
+        is_text = saved.task.reward is not None and (prompt is None or prompt.text != "array")
+        return ["--reward", saved.task.name] if is_text else []
+    if prompt.kind in ("env", "expression"):
+        return ["--reward", "env" if prompt.kind == "env" else prompt.text]
+    if prompt.kind == "goal" and ("=" in prompt.text or run.config.is_grid):
+        return ["--goal", prompt.text.removeprefix("goal ")]
+    return []
 
 
 def evaluate(run: RunData, saved: SavedTask | None = None) -> str:

@@ -57,7 +57,8 @@ def draw(run: RunData) -> dict[str, Picture]:
             timing = {} if run.config.is_grid else run.timing
             add("training", curves.training(run.metrics, timing))
         for index, (saved, file) in enumerate(zip(run.tasks, _file_names(run.tasks), strict=True)):
-            if run.config.is_grid and saved.task.reward is not None:
+            is_known = saved.task.reward is not None or saved.evaluation is not None
+            if run.config.is_grid and is_known:
                 add(f"task {index}", maps.task(saved, run.free), file)
     return pictures
 

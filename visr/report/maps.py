@@ -61,7 +61,7 @@ def values(snapshot: GridSnapshot) -> Figure:
 
 
 def task(saved: SavedTask, free: Bools) -> Figure:
-    """The true reward [S]; if evaluated, also phi . w, the policy as arrows and its value."""
+    """The true reward [S], if it is known; if evaluated, also phi . w, the policy as arrows and its value."""
     found, panels = saved.evaluation, _panels(saved, free.ravel())
     heading = style.plain(saved.task.name, 26)
     if found is not None:
@@ -79,15 +79,14 @@ def task(saved: SavedTask, free: Bools) -> Figure:
         _map(axes, cells, free, scale)
         style.title(axes, name)
         _bar(_axes(figure, left, 0.2, side, 0.06), scale)
-        if found is not None and index < 2:
+        if found is not None and index < len(panels) - 1:
             _arrows(axes, found.policy.reshape(free.shape), free)
     return figure
 
 
 def _panels(saved: SavedTask, inside: Bools) -> list[tuple[str, Floats, ScalarMappable]]:
     """Title, values [S] and scale of each map of a task."""
-    assert saved.task.reward is not None
-    rewards = {"True reward": saved.task.reward}
+    rewards = {} if saved.task.reward is None else {"True reward": saved.task.reward}
     if saved.evaluation is not None:
         rewards["Represented reward φ·w"] = saved.evaluation.represented_reward
     panels = [(name, cells, around_zero(cells[inside])) for name, cells in rewards.items()]

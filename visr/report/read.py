@@ -13,6 +13,7 @@ from visr.atari_games import Game, by_id
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.storage.records import finetuning
+from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.finetuning import FinetuneResult
 from visr.storage.records.grid import Evaluation, GridSnapshot
 from visr.storage.records.task import Task
@@ -22,6 +23,18 @@ from visr.storage.tables import read_rows
 
 log = logging.getLogger("visr")
 
+_KINDS = {
+    "env": "the environment's own reward",
+    "expression": "the reward {}",
+    "cells": "a reward over cells",
+    "function": "the Python function {}",
+    "dataset": "the rewards of {}",
+    "goal": "the goal {}",
+    "demonstration": "a demonstration ({})",
+    "preferences": "{}",
+    "marks": "{}, marked",
+}
+"""Words for a task's prompt, of which {} is the text."""
 Floats = NDArray[np.float64]
 Columns = dict[str, Floats]
 """A CSV file by columns, `num_steps` among them; empty if it has no rows."""
@@ -29,12 +42,30 @@ Columns = dict[str, Floats]
 
 @dataclass(frozen=True, eq=False)
 class SavedTask:
-    """A task of the run, and its exact evaluation if there is one."""
+    """A task of the run, and its evaluation if there is one."""
 
     stem: str
     """Its file name without `.json`, which is its name on the command line."""
     task: Task
     evaluation: Evaluation | None
+    """Exact values, on the grid."""
+    episodes: EpisodeEvaluation | None = None
+    """Returns of whole episodes, elsewhere."""
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether `visr evaluate` measured it."""
+        return self.evaluation is not None or self.episodes is not None
+
+    @property
+    def asked_as(self) -> str:
+        """How the task was described; without a prompt, how w was found."""
+        prompt = self.task.prompt
+        return (
+            self.task.method
+            if prompt is None
+            else _KINDS[prompt.kind].format(prompt.text.removeprefix("goal "))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +187,8 @@ def _saved_task(path: Path, config: RunConfig) -> SavedTask:
             f"{path} has a reward over {len(task.reward)} states and the run's grid has "
             f"{config.grid.height} x {config.grid.width}; infer it with this run, or move it away."
         )
-    if not config.is_grid or not file.exists():  # exact values exist only on the grid
+    if not file.exists():
         return SavedTask(path.stem, task, None)
-    if task.reward is None:
-        raise UserError(
-            f"{file} is not an evaluation (its task has no reward over states); remove it."
-        )
+    if not config.is_grid:
+        return SavedTask(path.stem, task, None, EpisodeEvaluation.load(file))
     return SavedTask(path.stem, task, Evaluation.load(file, num_states))
