@@ -75,5 +75,11 @@ def test_results_are_shown_as_tables(executed: list[Any], cell: int, words: str)
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_training_shows_its_progress(executed: list[Any]):
+    shown = [out for out in executed[1] if out.output_type in ("display_data", "stream")]
+    assert any("%" in json.dumps(out) for out in shown)
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_a_plot_is_a_picture(executed: list[Any]):
     assert any("image/png" in out.get("data", {}) for out in executed[6])

@@ -22,6 +22,7 @@ from visr.storage import packed_models
 from visr.storage.records.grid import Evaluation
 from visr.storage.records.task import Task, mix
 from visr.storage.run_dir import RunDir
+from visr.training import progress
 from visr.training.driver import Observer
 
 __all__ = [
@@ -53,7 +54,6 @@ def pretrain(
     """Pre-train without rewards and return the run; `fields` are any of the configuration's.
 
     `env` is an id, a registered environment or its spec, or a class or function that makes one.
-
     `cluster` trains on Ray: "local" starts it here, "auto" or "ray://host:port" joins one that runs.
     `observe` is called with the progress (`num_steps`, `total_steps`, `metrics`, ...) after every round.
     `wandb` logs the metrics to Weights & Biases.
@@ -66,7 +66,8 @@ def pretrain(
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
     modules.trust(env, remember=True)
-    return Run(pretraining.start(path, config, observe, cluster, wandb))
+    with progress.notebook_progress() as bar:
+        return Run(pretraining.start(path, config, observe or bar, cluster, wandb))
 
 
 def resume(
@@ -81,7 +82,8 @@ def resume(
 
     `num_steps` extends it, finished or not, to so many steps in all.
     """
-    return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb))
+    with progress.notebook_progress() as bar:
+        return Run(pretraining.resume(path, None, observe or bar, cluster, num_steps, wandb))
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:

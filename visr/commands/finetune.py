@@ -16,9 +16,11 @@ from visr.errors import UserError
 from visr.storage import schema
 from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
 from visr.storage.records.task import Task, find_task
+from visr.training import progress
 
 if TYPE_CHECKING:
     from visr.storage.run_dir import RunDir
+    from visr.training.driver import Observer
 
 _SAME = 0.01
 """Smaller differences of the fraction of optimal are not reported as a loss."""
@@ -46,7 +48,7 @@ class Options:
 def run(args: list[str]) -> int:
     """Fine-tune, then compare the scores before and after."""
     chosen = options.parse(Options, args, "finetune")
-    with output.training_progress("fine-tuning") as observe:
+    with progress.training_progress("fine-tuning") as observe:
         if chosen.resume is not None:
             _refuse_other_options(chosen)
             from visr.finetuning import run as finetuning
@@ -75,7 +77,7 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def _start(chosen: Options, observe: output.Observer | None) -> RunDir:
+def _start(chosen: Options, observe: Observer | None) -> RunDir:
     if chosen.run is None or chosen.task is None:
         raise UserError(
             "Give a RUN and a --task (`visr infer RUN --reward ...` makes tasks), or --resume a run."

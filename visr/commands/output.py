@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from visr.errors import one_line
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from visr.training.driver import Observer, Status
-
-
 _UNBROKEN = 10_000
 """Width of a table that goes to a file or a pipe, so that paths are not broken."""
-_WIDE = 80
-"""Columns of a terminal that shows the whole bar."""
-_LINE_EVERY = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 def say(text: str) -> None:
@@ -86,116 +73,3 @@ def table(
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
     console.print(one_line(title, _UNBROKEN))
     console.print(grid)
-
-
-@contextlib.contextmanager
-def training_progress(label: str = "pre-training") -> Iterator[Observer]:
-    """Show the progress on stderr: a bar on a terminal, otherwise a line every ten seconds."""
-    if not sys.stderr.isatty():
-        yield progress_lines(label)
-        return
-    from rich.console import Console
-
-    with progress_bar(label, Console(stderr=True)) as observe:
-        yield observe
-
-
-@contextlib.contextmanager
-def progress_bar(label: str, console: Console) -> Iterator[Observer]:
-    """A bar with speed, time left and metrics; a narrow terminal keeps percentage and time left."""
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    class Numbers(TextColumn):
-        """The column that shrinks first; it is cut, not wrapped."""
-
-        def render(self, task: Task) -> Text:
-            text = super().render(task)
-            text.no_wrap, text.overflow = True, "ellipsis"
-            return text
-
-    percentage = TextColumn("{task.percentage:>3.0f}%")
-    time_left = TimeRemainingColumn(table_column=Column(no_wrap=True))
-    numbers = Numbers("{task.fields[numbers]}", table_column=Column())
-    rate = TextColumn("{task.fields[rate]}")
-    bar = BarColumn(bar_width=24, table_column=Column(no_wrap=True))
-    wide = (TextColumn(f"[bold]{label}"), bar, percentage, rate, time_left, numbers)
-    narrow: tuple[ProgressColumn, ...] = (percentage, time_left, numbers)
-
-    class Bar(Progress):
-        """Chooses its columns at every refresh, because a terminal may be resized."""
-
-        def make_tasks_table(self, tasks: Iterable[Task]) -> Table:
-            self.columns = wide if console.width >= _WIDE else narrow
-            return super().make_tasks_table(tasks)
-
-    with Bar(*wide, console=console, refresh_per_second=4) as progress:
-        line = progress.add_task("", total=None, rate="", numbers="")
-
-        def observe(status: Status) -> None:
-            speed = progress.tasks[line].speed
-            shown = _numbers(status)
-            if status.trouble:
-                shown = [f"[bold red]{shown[0]}[/]", *shown[1:]]
-            progress.update(
-                line,
-                total=status.total_steps,
-                completed=min(status.num_steps, status.total_steps),
-                rate=f"{speed:,.0f} steps/s" if speed else "",
-                numbers="  ".join(shown),
-            )
-
-        yield observe
-
-
-def progress_lines(label: str, clock: Callable[[], float] = time.monotonic) -> Observer:
-    """An observer that prints a line on stderr every ten seconds."""
-    begun: list[tuple[float, int]] = []
-    last = clock()
-
-    def observe(status: Status) -> None:
-        nonlocal last
-        now = clock()
-        if not begun:
-            begun.append((now, status.num_steps))
-        if now - last < _LINE_EVERY:
-            return
-        last, (start, first) = now, begun[0]
-        shown = [f"{label}: {min(status.num_steps / status.total_steps, 1):.0%}"]
-        shown.append(f"{status.num_steps:,} of {status.total_steps:,} steps")
-        left = status.total_steps - status.num_steps
-        if status.num_steps > first and left > 0:
-            speed = (status.num_steps - first) / (now - start)
-            time_left = str(timedelta(seconds=round(left / speed)))
-            shown += [f"{speed:,.0f} steps/s", f"{time_left} left"]
-        say(", ".join([*shown, *_numbers(status)]))
-
-    return observe
-
-
-def _numbers(status: Status) -> list[str]:
-    shown = [status.trouble] if status.trouble else []
-    if status.note:
-        shown.append(status.note)
-    if "intrinsic_reward" in status.metrics:
-        shown.append(f"phi.w {status.metrics['intrinsic_reward']:.3f}")
-    for family in ("span", "boxes", "goals"):
-        if family in status.evaluation:
-            shown.append(f"{family} {status.evaluation[family]:.2f}")
-    if "mean_return" in status.evaluation:
-        shown.append(f"return {status.evaluation['mean_return']:.1f}")
-    if stats := status.stats:
-        shown.append(f"actors {stats['actors']:.0f}, queue {stats['queue']:.0f}")
-        shown.append(f"stale {stats['staleness']:.1f} (at most {stats['max_staleness']:.0f})")
-        shown.append(
-            f"waiting: actors {stats['actors_waiting']:.0%}, learner {stats['learner_waiting']:.0%}"
-        )
-    return shown

@@ -95,13 +95,13 @@ def run(args: list[str]) -> int:
 def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir:
     from visr import api, pretraining
     from visr.envs import modules
-    from visr.training import boards
+    from visr.training import boards, progress
 
     if chosen.resume is None:
         modules.trust(config.env, remember=True)
     if chosen.wandb:
         boards.require_wandb()  # it may ask for a key
-    with output.training_progress() as observe, _quiet_threads():
+    with progress.training_progress() as observe, _quiet_threads():
         if chosen.resume is not None:
             processes = chosen.training.num_processes
             num_steps = config.training.num_steps

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from visr.commands import output
+from visr.training import progress
 from visr.training.driver import Status
 
 
@@ -20,7 +20,7 @@ def test_without_a_terminal_a_line_is_written_every_ten_seconds(
     capsys: pytest.CaptureFixture[str],
 ):
     times = iter([0.0, 1.0, 5.0, 11.0, 12.0, 21.5])
-    observe = output.progress_lines("pre-training", lambda: next(times))
+    observe = progress.progress_lines("pre-training", lambda: next(times))
     for num_steps in (100, 200, 300, 400, 600):
         observe(status(num_steps))
     first, second = capsys.readouterr().err.splitlines()
@@ -31,7 +31,7 @@ def test_without_a_terminal_a_line_is_written_every_ten_seconds(
 
 def test_a_line_names_work_without_steps(capsys: pytest.CaptureFixture[str]):
     times = iter([0.0, 10.0])
-    output.progress_lines("pre-training", lambda: next(times))(status(1_000, "recording: 40%"))
+    progress.progress_lines("pre-training", lambda: next(times))(status(1_000, "recording: 40%"))
     said = capsys.readouterr().err
     assert said == "pre-training: 100%, 1,000 of 1,000 steps, recording: 40%, phi.w 0.250\n"
 
@@ -39,7 +39,7 @@ def test_a_line_names_work_without_steps(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120])
 def test_a_bar_of_any_width_shows_percentage_and_time_left_on_one_line(width: int):
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    with output.progress_bar("pre-training", console) as observe:
+    with progress.progress_bar("pre-training", console) as observe:
         observe(
             status(450, note="a note that is too long for narrow terminals", trouble="psi is dead")
         )
