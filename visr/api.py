@@ -66,8 +66,8 @@ def pretrain(
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = Path(out) if out is not None else default_path(config)
     modules.trust(env, remember=True)
-    with progress.notebook_progress() as bar:
-        return Run(pretraining.start(path, config, observe or bar, cluster, wandb))
+    observe = observe or progress.notebook_progress()
+    return Run(pretraining.start(path, config, observe, cluster, wandb))
 
 
 def resume(
@@ -82,8 +82,8 @@ def resume(
 
     `num_steps` extends it, finished or not, to so many steps in all.
     """
-    with progress.notebook_progress() as bar:
-        return Run(pretraining.resume(path, None, observe or bar, cluster, num_steps, wandb))
+    observe = observe or progress.notebook_progress()
+    return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb))
 
 
 def load(path: str | Path, *, device: str = "auto") -> Run:

@@ -20,6 +20,8 @@ _WIDE = 80
 """Columns of a terminal that shows the whole bar."""
 _LINE_EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
+_NOTEBOOK_EVERY = 0.3
+"""Seconds between two changes of a notebook's line."""
 
 
 @contextlib.contextmanager
@@ -34,17 +36,26 @@ def training_progress(label: str = "pre-training") -> Iterator[Observer]:
         yield observe
 
 
-@contextlib.contextmanager
-def notebook_progress(label: str = "pre-training") -> Iterator[Observer | None]:
-    """A bar in a Jupyter notebook; None anywhere else."""
+def notebook_progress(label: str = "pre-training") -> Observer | None:
+    """An observer that shows one changing line in a Jupyter notebook; None anywhere else."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if type(shell).__name__ != "ZMQInteractiveShell":
-        yield None
-        return
-    from rich.console import Console
+        return None
+    from IPython.display import Pretty, display
 
-    with progress_bar(label, Console()) as observe:
-        yield observe
+    shown = display(Pretty(f"{label} ..."), display_id=True)
+    last = time.monotonic()
+
+    def observe(status: Status) -> None:
+        nonlocal last
+        is_over = status.num_steps >= status.total_steps
+        if shown is not None and (is_over or time.monotonic() - last > _NOTEBOOK_EVERY):
+            last = time.monotonic()
+            parts = [f"{label}: {min(status.num_steps / status.total_steps, 1):.0%}"]
+            parts += [f"{status.num_steps:,} of {status.total_steps:,} steps", *_numbers(status)]
+            shown.update(Pretty("  ".join(parts)))
+
+    return observe
 
 
 @contextlib.contextmanager
