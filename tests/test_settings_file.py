@@ -30,9 +30,12 @@ def test_other_words_are_no_numbers(text: str):
         whole_number(text)
 
 
-def test_python_takes_floats_and_words_for_whole_numbers():
-    config = configuration.replace(presets.get("classic"), num_steps=1e5, num_envs="1k")
-    assert (config.training.num_steps, config.training.num_envs) == (100_000, 1_000)
+def test_python_takes_floats_and_files_take_words_for_whole_numbers(tmp_path: Path):
+    config = configuration.replace(presets.get("classic"), num_steps=1e5)
+    assert config.training.num_steps == 100_000
+    assert type(config.training.num_steps) is int
+    (tmp_path / "a.toml").write_text('num_steps = "100k"\nnum_envs = 1e3')
+    assert file.read(tmp_path / "a.toml") == {"num_steps": 100_000, "num_envs": 1e3}
 
 
 def test_a_printed_config_is_read_back_unchanged(tmp_path: Path):

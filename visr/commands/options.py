@@ -38,6 +38,8 @@ EXAMPLES = {
     "reproduce": "visr reproduce minatar --quick --out results/mine",
 }
 """One example for the help of each verb; `pretrain` has a help of its own."""
+_UNION = re.compile(r"no type matching \{None\}\|(INT|FLOAT) could be instantiated from \[(.*?)\]\.?")
+"""How tyro says that a number that may be missing is not a number."""
 MOST = 2**31 - 1
 """The largest seed and count that every library takes."""
 
@@ -125,9 +127,10 @@ def given(**fields: Any) -> dict[str, Any]:
 def _first_sentence(page: str, verb: str) -> str:
     """The first complaint on tyro's framed page, and the option that it suggests."""
     complaint, *others = _paragraphs(page) or ["the options could not be read"]
-    if missing := re.match(r"Missing from visr \w+: (--[\w-]+|[A-Z.]+)", complaint):
+    if missing := re.match(r"Missing from visr \w+: (--[\w-]+|[A-Z][\w.]*)", complaint):
         example = f"for example: {EXAMPLES[verb]}" if verb in EXAMPLES else "see its help"
         return f"`visr {verb}` needs {missing[1]}; {example}"
+    complaint = _UNION.sub(r"\2 is not a number", complaint)
     for python in (" Got errors:", "; use sys."):  # the rest is about Python
         complaint = complaint.partition(python)[0]
     hints = [text for text in others if text.startswith("Perhaps you")]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from visr.config.fields import SECTIONS, RunConfig
-from visr.config.load import field_names, to_dict
+from visr.config.load import field_names, to_dict, whole_number
 from visr.errors import UserError
 
 _LARGEST = 2**20
@@ -38,12 +39,22 @@ def read(path: str | Path) -> dict[str, Any]:
             fields |= value
         else:
             fields[name] = value
+    for name in field_names().keys() & fields.keys():
+        if isinstance(fields[name], str) and name in _counts():
+            with contextlib.suppress(ValueError):
+                fields[name] = whole_number(fields[name])
     if unknown := sorted(set(fields) - set(field_names())):
         raise UserError(
             f"{path} has a setting `{unknown[0]}`, which does not exist; `visr pretrain --help-all` lists "
             "all of them."
         )
     return fields
+
+
+def _counts() -> set[str]:
+    """The settings that are whole numbers."""
+    sections = (getattr(RunConfig(), name) for name in SECTIONS)
+    return {k for section in sections for k, v in vars(section).items() if type(v) is int}
 
 
 def to_toml(config: RunConfig) -> str:

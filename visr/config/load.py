@@ -11,7 +11,7 @@ from typing import Any
 
 from visr.config import check
 from visr.config.fields import SECTIONS, AgentConfig, FinetuneConfig, RunConfig
-from visr.errors import UserError, did_you_mean
+from visr.errors import UserError, did_you_mean, short_repr
 
 RETIRED = {"objective": "inverse", "bonus": "forward"}
 """Choices that older versions had; a report shows such runs, and everything else refuses them."""
@@ -52,15 +52,11 @@ def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
 
 
 def _plain(value: Any, before: Any) -> Any:
-    """A numpy scalar as Python's number, a list as a tuple; for whole numbers also 1e5 and "100k"."""
+    """A numpy scalar as Python's number, a list as a tuple; 1e5 may stand for a whole number."""
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
-    if type(before) is int:
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
-        if isinstance(value, str):
-            with contextlib.suppress(ValueError):
-                return whole_number(value)
+    if type(before) is int and isinstance(value, float) and abs(value) < 2**53:
+        return int(value) if value.is_integer() else value
     return tuple(value) if type(value) is list else value
 
 
@@ -71,12 +67,12 @@ def whole_number(text: str) -> int:
     """1000, 1_000, 1e5, 100k or 2.5M as a whole number; anything else is a ValueError."""
     match = re.fullmatch(r"([-+]?[\d_]+(?:\.\d+)?(?:[eE]\+?\d{1,2})?)([kKMG]?)", text.strip())
     if match is None:
-        raise ValueError(f"{text} is not a whole number, such as 20000, 1e5, 100k or 2M")
+        raise ValueError(f"{short_repr(text)} is not a whole number, such as 20000, 1e5, 100k or 2M")
     with contextlib.suppress(ValueError):
         return int(match[1]) * _UNITS[match[2]]
     value = Fraction(match[1].replace("_", "")) * _UNITS[match[2]]
     if value.denominator != 1:
-        raise ValueError(f"{text} is not a whole number")
+        raise ValueError(f"{short_repr(text)} is not a whole number")
     return int(value)
 
 
