@@ -452,7 +452,7 @@ def test_no_environments_are_refused(id: str):
 
 def test_environments_and_exact_tasks_come_without_torch():
     code = (
-        "import sys, visr.envs, visr.envs.grid.dynamic_programming, visr.inference.rewards;"
+        "import sys, visr.envs, visr.envs.grid.dynamic_programming, visr.inference.grid_rewards;"
         "assert 'torch' not in sys.modules and 'scipy' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

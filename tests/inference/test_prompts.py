@@ -15,7 +15,7 @@ from visr.config import InferenceConfig, RunConfig
 from visr.envs.grid.env import GridVectorEnv
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
-from visr.inference import collect, prompts, rewards
+from visr.inference import collect, grid_rewards, prompts
 from visr.inference.prompts import Prompt, Reward
 from visr.inference.steps import RewardedSteps, TriedTasks
 from visr.inference.task_inference import TaskInference
@@ -84,7 +84,7 @@ def test_cells_of_a_grid_are_steps_with_an_episode_each(
     inference = TaskInference(agent, config, envs.space_codec(config), RunDir(tmp_path))
     world = inference.world
     assert world is not None
-    wanted = rewards.of_cells("row", world)
+    wanted = grid_rewards.of_cells("row", world)
     steps = inference._cells(wanted.values)
     assert steps.num_steps == steps.num_episodes == world.free.sum() == 16
     np.testing.assert_array_equal(steps.reward, np.arange(16) // 4)

@@ -19,7 +19,7 @@ from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.networks.deep import DeepFeatures, DeepSuccessorFeatures
-from visr.networks.torsos import MlpTorso
+from visr.networks.mlp_torsos import MlpTorso
 from visr.ops import sphere
 from visr.training import checkpoint
 from visr.training.loop import Loop

@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 from visr.agents.visr import Visr
-from visr.networks.torsos import Normaliser, Vector
+from visr.networks.mlp_torsos import Normaliser, Vector
 from visr.training.loop import new_agent
 from visr.types import EnvSpec
 

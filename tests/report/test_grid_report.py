@@ -262,7 +262,7 @@ def test_a_report_imports_neither_torch_nor_an_environment_nor_pyplot(
 def test_constants_that_the_report_repeats_equal_those_of_other_modules():
     from visr.envs.grid.dynamic_programming import GAMMA
     from visr.envs.grid.env import NUM_ACTIONS, GridWorld
-    from visr.inference.rewards import FAMILY_SIZE
+    from visr.inference.grid_rewards import FAMILY_SIZE
 
     assert (page.GAMMA, page.FAMILY_SIZE) == (GAMMA, FAMILY_SIZE)
     assert len(maps.MOVES) == NUM_ACTIONS

@@ -14,7 +14,7 @@ from visr.training.actor import Actor
 from visr.training.actor_pool import LocalActorPool, group_sizes
 from visr.training.learner import concatenate
 from visr.training.loop import Loop, total_updates
-from visr.training.remote_actor_pool import RemoteActorPool
+from visr.training.subprocess_actor_pool import SubprocessActorPool
 
 
 def readout(psi: Any) -> Any:
@@ -160,7 +160,7 @@ def test_groups_have_equally_many_environments(tiny: Any):
 def test_an_acting_process_that_dies_is_reported(tiny: Any):
     loop = Loop(tiny(), num_processes=2)
     child = loop.actor_pools[1]
-    assert isinstance(child, RemoteActorPool)
+    assert isinstance(child, SubprocessActorPool)
     child.process.kill()
     with pytest.raises(UserError, match="ended unexpectedly"):
         next(loop.rounds())

@@ -15,7 +15,7 @@ from visr.agents.base import Losses
 from visr.agents.nsq import NStepQ
 from visr.agents.visr import psi_loss
 from visr.config.fields import AgentConfig
-from visr.networks.torsos import Normaliser, linear
+from visr.networks.mlp_torsos import Normaliser, linear
 from visr.types import EnvSpec, Unroll
 
 _NUM_BLOCKS = 4

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from visr.agents.base import Agent
-from visr.cluster.actors import RemoteActors
-from visr.cluster.learners import RemoteLearners
 from visr.cluster.queue import ClusterStats, QueuedUnrolls, UnrollQueue
+from visr.cluster.remote_actors import RemoteActors
+from visr.cluster.remote_learners import RemoteLearners
 from visr.cluster.supervisor import wait_for_any
 from visr.cluster.workers import Weights, arrays, load_weights, tensors
 from visr.config import RunConfig

@@ -38,7 +38,9 @@ EXAMPLES = {
     "reproduce": "visr reproduce minatar --quick --out results/mine",
 }
 """One example for the help of each verb; `pretrain` has a help of its own."""
-_UNION = re.compile(r"no type matching \{None\}\|(INT|FLOAT) could be instantiated from \[(.*?)\]\.?")
+_UNION = re.compile(
+    r"no type matching \{None\}\|(INT|FLOAT) could be instantiated from \[(.*?)\]\.?"
+)
 """How tyro says that a number that may be missing is not a number."""
 MOST = 2**31 - 1
 """The largest seed and count that every library takes."""

@@ -67,7 +67,9 @@ def whole_number(text: str) -> int:
     """1000, 1_000, 1e5, 100k or 2.5M as a whole number; anything else is a ValueError."""
     match = re.fullmatch(r"([-+]?[\d_]+(?:\.\d+)?(?:[eE]\+?\d{1,2})?)([kKMG]?)", text.strip())
     if match is None:
-        raise ValueError(f"{short_repr(text)} is not a whole number, such as 20000, 1e5, 100k or 2M")
+        raise ValueError(
+            f"{short_repr(text)} is not a whole number, such as 20000, 1e5, 100k or 2M"
+        )
     with contextlib.suppress(ValueError):
         return int(match[1]) * _UNITS[match[2]]
     value = Fraction(match[1].replace("_", "")) * _UNITS[match[2]]

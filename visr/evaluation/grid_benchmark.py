@@ -16,7 +16,7 @@ from visr.config import RunConfig
 from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
-from visr.inference import rewards
+from visr.inference import grid_rewards
 from visr.ops import sphere
 from visr.storage.records.grid import NUM_POLICIES, NUM_TASKS, Evaluation, GridSnapshot
 from visr.storage.records.task import Task
@@ -41,13 +41,13 @@ class GridBenchmark:
         self.config, self.world, self.gamma = config, world, gamma
         random = torch.Generator().manual_seed(_SEED)
         self.span = sphere.uniform(
-            rewards.FAMILY_SIZE, d=config.agent.num_features, generator=random
+            grid_rewards.FAMILY_SIZE, d=config.agent.num_features, generator=random
         )
         self._known_bounds: dict[str, tuple[Floats, Floats]] = {}
         self.families: dict[str, Floats] = {}
         for name in ("boxes", "goals"):
             with contextlib.suppress(UserError):  # boxes do not fit into a small grid
-                self.families[name] = rewards.family(name, self.world, seed=_SEED)
+                self.families[name] = grid_rewards.family(name, self.world, seed=_SEED)
 
     @classmethod
     def for_environment(cls, config: RunConfig) -> GridBenchmark | None:

@@ -14,7 +14,7 @@ from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
 from visr.evaluation import grid_benchmark
-from visr.inference import rewards
+from visr.inference import grid_rewards
 from visr.storage.records.task import Task
 
 MAX_CELLS = 4_096
@@ -61,8 +61,8 @@ def preset(run: Run, text: str) -> Floats:
     """boxes:SEED, goal:ROW,COL or an expression of row and col; never a file."""
     grid = world(run)
     if text.strip().partition(":")[0] in ("boxes", "goal"):
-        return rewards.parse(text, grid).values
-    return rewards.from_expression(text, grid).values
+        return grid_rewards.parse(text, grid).values
+    return grid_rewards.from_expression(text, grid).values
 
 
 def rounded(values: NDArray[np.floating]) -> list[float]:

@@ -19,8 +19,8 @@ from visr import envs
 from visr.agents.visr import Visr
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
-from visr.networks.images import convolution, is_image
-from visr.networks.torsos import first_layer, linear
+from visr.networks.conv_torsos import convolution, is_image
+from visr.networks.mlp_torsos import first_layer, linear
 from visr.ops import derived_seed
 from visr.training.actor import Actor
 from visr.training.learner import load_moments, moments, within

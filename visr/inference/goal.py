@@ -16,9 +16,9 @@ from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
 from visr.inference import asked_reward, regression
 from visr.inference.collect import features
+from visr.inference.grid_rewards import read_array
 from visr.inference.recording import Recording
 from visr.inference.regression import Comparison, Estimate
-from visr.inference.rewards import read_array
 from visr.inference.steps import RewardedSteps
 from visr.storage.records.task import TaskPrompt
 

@@ -21,11 +21,11 @@ from visr.inference import (
     collect,
     dataset,
     goal,
+    grid_rewards,
     preferences,
     prompts,
     recording,
     regression,
-    rewards,
 )
 from visr.inference.demonstration import Demonstration
 from visr.inference.preferences import Preferences
@@ -81,7 +81,7 @@ class TaskInference:
             return self._with_fit(task, prompt)
         if self.world is not None and record.kind == "goal":  # the exact reward of the goal's cell
             state = int(record.data["observation"][0])
-            values = rewards.goal(self.world, *divmod(state, self.world.width))
+            values = grid_rewards.goal(self.world, *divmod(state, self.world.width))
             return dataclasses.replace(task, reward=values)
         return task
 
@@ -100,7 +100,7 @@ class TaskInference:
                 f"infer takes centred, ridge, whitened and clip_rewards, but not {odd}."
             )
         config = configuration.replace(self.config, **fields).inference
-        wanted = rewards.of_cells(reward, self.world)
+        wanted = grid_rewards.of_cells(reward, self.world)
         prompt = Reward(wanted.name, config)
         compared = prompt.infer(self.agent, lambda: self._cells(wanted.values))
         record = TaskPrompt("cells", wanted.name[:500])
@@ -134,7 +134,7 @@ class TaskInference:
     def _goal(self, given: Any) -> goal.Goal:
         if isinstance(given, str):
             if self.world is not None and "," in given and "=" not in given:
-                given = rewards.parse(f"goal:{given}", self.world).values.argmax()  # row,col
+                given = grid_rewards.parse(f"goal:{given}", self.world).values.argmax()  # row,col
             else:
                 return goal.parse(given, self.codec, self.recording)
         state = self._encoded(given, "goal")
@@ -227,7 +227,7 @@ class TaskInference:
         if isinstance(prompt, goal.Goal):
             if self.world is not None:
                 state = int(prompt.wanted.data["observation"][0])
-                return self._cells(rewards.goal(self.world, *divmod(state, self.world.width)))
+                return self._cells(grid_rewards.goal(self.world, *divmod(state, self.world.width)))
             return goal.close_steps(prompt.wanted, self.recording())
         if isinstance(prompt, Demonstration):
             if self.world is not None:

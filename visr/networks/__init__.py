@@ -6,10 +6,10 @@ from gymnasium import spaces
 
 from visr.config.fields import AgentConfig
 from visr.errors import UserError
-from visr.networks import images
+from visr.networks import conv_torsos
 from visr.networks.deep import DeepFeatures, DeepSuccessorFeatures
+from visr.networks.mlp_torsos import MlpTorso
 from visr.networks.successor import Features, MlpFeatures, MlpSuccessorFeatures, SuccessorFeatures
-from visr.networks.torsos import MlpTorso
 from visr.types import EnvSpec
 
 
@@ -49,10 +49,10 @@ def successor_features(
     )
 
 
-def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso | None:
+def _image_torso(spec: EnvSpec, torso: str) -> conv_torsos.ImageTorso | None:
     """The torso for images; None for states and vectors."""
     space = spec.observation_space
-    if not (isinstance(space, spaces.Box) and images.is_image(space)):
+    if not (isinstance(space, spaces.Box) and conv_torsos.is_image(space)):
         if torso in ("auto", "small", "mlp"):
             return None
         raise UserError(
@@ -60,4 +60,4 @@ def _image_torso(spec: EnvSpec, torso: str) -> images.ImageTorso | None:
         )
     if torso == "mlp":
         raise UserError("torso = 'mlp' does not read images; use minatar, nips, nature or impala.")
-    return images.build(torso, space.shape, brightest=max(int(space.high.max()), 1))
+    return conv_torsos.build(torso, space.shape, brightest=max(int(space.high.max()), 1))

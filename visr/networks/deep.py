@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from visr.networks.mlp_torsos import initialise, linear
 from visr.networks.successor import Features, FoldedReadout, SuccessorFeatures
-from visr.networks.torsos import initialise, linear
 
 _TASK_SIZE = 32
 _RATE = 0.01

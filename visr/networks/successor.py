@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from visr.networks import torsos
+from visr.networks import mlp_torsos
 from visr.ops import sphere
 from visr.types import EnvSpec, Unroll
 
@@ -122,10 +122,10 @@ class MlpFeatures(Features):
         super().__init__(unit)
         space = spec.observation_space
         self.num_states = int(space.n) if isinstance(space, spaces.Discrete) else None
-        self.observation = torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
+        self.observation = mlp_torsos.first_layer(space, hidden_sizes[0], normalise=normalise)
         self.bias = nn.Parameter(torch.zeros(hidden_sizes[0]))
-        self.body = torsos.HiddenLayers(hidden_sizes)
-        self.readout = torsos.linear(hidden_sizes[-1], num_features)
+        self.body = mlp_torsos.HiddenLayers(hidden_sizes)
+        self.readout = mlp_torsos.linear(hidden_sizes[-1], num_features)
 
     def forward(self, observation: Tensor) -> Tensor:
         """observation [...] -> [..., features]
@@ -157,13 +157,13 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         self.num_actions, self.num_features = spec.num_actions, num_features
         task_size = task_size or num_features
         # One layer on concat(s, w) is the sum of a layer on s and a layer on w.
-        self.observation = torsos.first_layer(
+        self.observation = mlp_torsos.first_layer(
             spec.observation_space, hidden_sizes[0], task_size, normalise
         )
         fan_in = spaces.flatdim(spec.observation_space) + task_size
-        self.task = torsos.linear(task_size, hidden_sizes[0], fan_in=fan_in)
-        self.body = torsos.HiddenLayers(hidden_sizes)
-        self.readout = torsos.linear(hidden_sizes[-1], spec.num_actions * num_features)
+        self.task = mlp_torsos.linear(task_size, hidden_sizes[0], fan_in=fan_in)
+        self.body = mlp_torsos.HiddenLayers(hidden_sizes)
+        self.readout = mlp_torsos.linear(hidden_sizes[-1], spec.num_actions * num_features)
 
     def trunk(
         self, observation: Tensor, previous_action: Tensor, memory: Tensor

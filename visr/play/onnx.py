@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from visr.agents.visr import Visr
 from visr.errors import encodable, needing
-from visr.networks import images
+from visr.networks import conv_torsos
 from visr.storage.files import write_bytes
 from visr.storage.records.task import Task
 
@@ -28,7 +28,7 @@ class OnnxPolicy(nn.Module):
     def __init__(self, agent: Visr, w: Tensor, policies: Tensor) -> None:
         super().__init__()
         self.psi = copy.deepcopy(agent.psi).cpu()
-        images.set_arithmetic(self.psi, torch.float32, channels_last=False)
+        conv_torsos.set_arithmetic(self.psi, torch.float32, channels_last=False)
         self.w: Tensor
         self.policies: Tensor
         self.register_buffer("w", w)
@@ -92,7 +92,7 @@ def _example(agent: Visr) -> Tensor:
     space = agent.spec.observation_space
     if not space.shape:
         return torch.zeros(2, dtype=torch.int64)
-    is_bytes = images.is_image(space)
+    is_bytes = conv_torsos.is_image(space)
     return torch.zeros(2, *space.shape, dtype=torch.uint8 if is_bytes else torch.float32)
 
 

@@ -20,7 +20,7 @@ from visr.storage.records.grid import NUM_POLICIES
 from visr.storage.records.two_phase import Condition, TwoPhase
 
 GAMMA = 0.95  # of visr.envs.grid.dynamic_programming; importing it would import torch
-FAMILY_SIZE = 50  # of visr.inference.rewards, for the same reason
+FAMILY_SIZE = 50  # of visr.inference.grid_rewards, for the same reason
 COLLAPSED = 0.99
 """phi counts as collapsed if the last rows of its concentration are above this."""
 _LAST_ROWS = 3

@@ -16,7 +16,7 @@ from visr.training.learner import within
 from visr.types import Unroll
 
 if TYPE_CHECKING:
-    from visr.training.remote_actor_pool import RemoteActorPool
+    from visr.training.subprocess_actor_pool import SubprocessActorPool
 
 
 class LocalActorPool:
@@ -62,15 +62,15 @@ class LocalActorPool:
 
 def make_actor_pools(
     config: RunConfig, agent: Agent, num_processes: int
-) -> list[LocalActorPool | RemoteActorPool]:
+) -> list[LocalActorPool | SubprocessActorPool]:
     """Pools for all groups, in order: the first group acts in this process, the others in children."""
     groups = list(range(config.training.num_actor_groups))
     if num_processes == 1 or len(groups) == 1:
         return [LocalActorPool(config, groups, agent)]
-    from visr.training.remote_actor_pool import RemoteActorPool
+    from visr.training.subprocess_actor_pool import SubprocessActorPool
 
     shares = [s.tolist() for s in np.array_split(groups[1:], num_processes - 1) if len(s)]
-    remote = [RemoteActorPool(config, share) for share in shares]
+    remote = [SubprocessActorPool(config, share) for share in shares]
     return [LocalActorPool(config, groups[:1], agent), *remote]
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from visr.config.fields import TrainingConfig
 from visr.errors import UserError, short_repr
-from visr.networks import images
+from visr.networks import conv_torsos
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -94,5 +94,5 @@ def training_arithmetic(config: TrainingConfig) -> Iterator[None]:
 def prepared(network: Network, config: TrainingConfig) -> Network:
     """The network on the configured device, with the configured number format and memory layout."""
     where = device(config.device)
-    images.set_arithmetic(network, precision(config.precision, where), config.channels_last)
+    conv_torsos.set_arithmetic(network, precision(config.precision, where), config.channels_last)
     return network.to(where)

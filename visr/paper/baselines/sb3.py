@@ -22,7 +22,7 @@ from torch import Tensor
 
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.networks import images
+from visr.networks import conv_torsos
 from visr.paper.baselines.env import BaselineEnv
 from visr.storage.files import check_tensors, write_tensors
 from visr.storage.run_dir import RunDir
@@ -39,7 +39,7 @@ class SmallImageTorso(BaseFeaturesExtractor):
 
     def __init__(self, observation_space: Space) -> None:
         assert isinstance(observation_space, Box)
-        torso = images.build("auto", observation_space.shape, brightest=1)
+        torso = conv_torsos.build("auto", observation_space.shape, brightest=1)
         super().__init__(observation_space, torso.size)
         self.torso = torso
 
@@ -90,12 +90,12 @@ def load(run: RunDir, config: RunConfig) -> Model:
 def build(config: RunConfig, env: BaselineVecEnv) -> Model:
     """The model with initial weights that depend on nothing but the seed."""
     space = env.observation_space
-    small = images.is_image(space) and min((space.shape or ())[1:]) < 36
+    small = conv_torsos.is_image(space) and min((space.shape or ())[1:]) < 36
     network = (
         {"features_extractor_class": SmallImageTorso, "normalize_images": False} if small else {}
     )
     shared: dict[str, Any] = {
-        "policy": "CnnPolicy" if images.is_image(space) else "MlpPolicy",
+        "policy": "CnnPolicy" if conv_torsos.is_image(space) else "MlpPolicy",
         "env": env,
         "gamma": config.agent.gamma,
         "seed": config.training.seed,

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visr.config import RunConfig
-from visr.networks import images
-from visr.networks.torsos import MlpTorso
+from visr.networks import conv_torsos
+from visr.networks.mlp_torsos import MlpTorso
 from visr.ops import derived_seed
 from visr.paper.baselines.rainbow import RainbowConfig, rainbow_config
 from visr.training import devices
@@ -95,7 +95,7 @@ class DuelingDistribution(nn.Module):
 class Convolutions(nn.Module):
     """An image torso without its linear layer, which the noisy streams replace."""
 
-    def __init__(self, torso: images.ImageTorso) -> None:
+    def __init__(self, torso: conv_torsos.ImageTorso) -> None:
         super().__init__()
         self.body, self._brightest = torso.body, torso.brightest
 
@@ -117,12 +117,12 @@ def _torso(
     space: spaces.Space, name: str, hidden_sizes: tuple[int, ...]
 ) -> tuple[nn.Module, int, int]:
     """The torso, its output size, and the largest width of the layers after it."""
-    if not images.is_image(space):
+    if not conv_torsos.is_image(space):
         return MlpTorso(space, hidden_sizes), hidden_sizes[-1], hidden_sizes[-1]
     assert isinstance(space, spaces.Box)
     if name == "auto":
         name = "nature" if min(space.shape[1:]) >= 36 else "minatar"
-    torso = images.build(name, space.shape, brightest=max(int(space.high.max()), 1))
+    torso = conv_torsos.build(name, space.shape, brightest=max(int(space.high.max()), 1))
     return Convolutions(torso), torso.readout.in_features, torso.size
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
-from visr.inference import rewards
+from visr.inference import grid_rewards
 
 OPEN = GridWorld(10, 10)
 SMALL = GridWorld(2, 3)
@@ -20,7 +20,7 @@ SIX = np.array([[0.0, 1, 2], [3, 4, 5]])
 
 def refused(text: str, world: GridWorld) -> str:
     with pytest.raises(UserError) as refusal:
-        rewards.parse(text, world)
+        grid_rewards.parse(text, world)
     sentence = str(refusal.value)
     assert sentence.endswith(".")
     assert "\n" not in sentence
@@ -32,7 +32,7 @@ def refused(text: str, world: GridWorld) -> str:
 
 def test_boxes_are_two_squares_of_sixteen_cells():
     for seed in range(30):
-        values = rewards.boxes(OPEN, np.random.default_rng(seed)).reshape(10, 10)
+        values = grid_rewards.boxes(OPEN, np.random.default_rng(seed)).reshape(10, 10)
         assert values.sum() == 32
         assert set(np.unique(values)) <= {0, 1, 2}
         for _ in range(2):  # the first cell that is left is the corner of a box
@@ -43,24 +43,26 @@ def test_boxes_are_two_squares_of_sixteen_cells():
 
 def test_boxes_reach_every_corner_of_the_grid():
     rng = np.random.default_rng(0)
-    total = np.sum([rewards.boxes(OPEN, rng) for _ in range(300)], axis=0).reshape(10, 10)
+    total = np.sum([grid_rewards.boxes(OPEN, rng) for _ in range(300)], axis=0).reshape(10, 10)
     assert (total[[0, 0, 9, 9], [0, 9, 0, 9]] > 0).all()
 
 
 def test_overlapping_boxes_add_up():
-    overlaps = [rewards.boxes(OPEN, np.random.default_rng(seed)) for seed in range(30)]
+    overlaps = [grid_rewards.boxes(OPEN, np.random.default_rng(seed)) for seed in range(30)]
     assert any((values == 2).any() for values in overlaps)
 
 
 def test_boxes_are_decided_by_their_seed():
-    first, again, other = (rewards.parse(text, OPEN) for text in ("boxes", "boxes:0", "boxes:1"))
+    first, again, other = (
+        grid_rewards.parse(text, OPEN) for text in ("boxes", "boxes:0", "boxes:1")
+    )
     assert first.name == again.name == "boxes:0"
     assert np.array_equal(first.values, again.values)
     assert not np.array_equal(first.values, other.values)
 
 
 def test_boxes_leave_walls_alone():
-    values = rewards.parse("boxes:3", ROOMS).values
+    values = grid_rewards.parse("boxes:3", ROOMS).values
     assert (values[~ROOMS.free] == 0).all()
     assert values.any()
 
@@ -73,10 +75,10 @@ def test_boxes_need_room(height: int, width: int):
 
 
 def test_a_goal_is_one_cell():
-    reward = rewards.parse("goal:1,2", SMALL)
+    reward = grid_rewards.parse("goal:1,2", SMALL)
     assert reward.name == "goal:1,2"
     assert reward.values.tolist() == [0, 0, 0, 0, 0, 1]
-    assert rewards.parse(" goal: 1 , 2 ", SMALL).name == "goal:1,2"
+    assert grid_rewards.parse(" goal: 1 , 2 ", SMALL).name == "goal:1,2"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +111,7 @@ def test_a_named_reward_that_makes_no_sense_is_refused(text: str, world: GridWor
 
 
 def test_an_expression_sees_rows_columns_and_the_size():
-    reward = rewards.parse("row * width + col - height", SMALL)
+    reward = grid_rewards.parse("row * width + col - height", SMALL)
     assert reward.name == "row * width + col - height"
     assert reward.values.tolist() == [-2, -1, 0, 1, 2, 3]
     assert reward.values.dtype == np.float64
@@ -136,7 +138,7 @@ def test_an_expression_that_rewards_nothing_is_refused(text: str, words: str):
 def test_a_reward_that_differs_only_inside_walls_is_constant():
     values = np.where(ROOMS.free, 1.0, 5.0)
     with pytest.raises(UserError, match="1 in every cell"):
-        rewards.from_array(values, ROOMS)
+        grid_rewards.from_array(values, ROOMS)
 
 
 # --- arrays
@@ -144,7 +146,7 @@ def test_a_reward_that_differs_only_inside_walls_is_constant():
 
 @pytest.mark.parametrize("values", [SIX, SIX.ravel(), SIX.tolist(), SIX.astype(np.int8)])
 def test_an_array_may_be_a_map_or_a_list_of_states(values):
-    reward = rewards.from_array(values, SMALL, name="mine")
+    reward = grid_rewards.from_array(values, SMALL, name="mine")
     assert reward.name == "mine"
     assert reward.values.tolist() == [0, 1, 2, 3, 4, 5]
     assert reward.values.dtype == np.float64
@@ -152,14 +154,14 @@ def test_an_array_may_be_a_map_or_a_list_of_states(values):
 
 def test_an_array_is_copied():
     mine = SIX.copy()
-    reward = rewards.from_array(mine, SMALL)
+    reward = grid_rewards.from_array(mine, SMALL)
     mine[:] = 7
     assert reward.values.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 def test_numbers_inside_walls_are_dropped_even_if_they_are_none():
     values = np.where(ROOMS.free, np.arange(63.0), np.nan)
-    reward = rewards.from_array(values, ROOMS)
+    reward = grid_rewards.from_array(values, ROOMS)
     assert (reward.values == np.where(ROOMS.free, np.arange(63.0), 0)).all()
 
 
@@ -185,7 +187,7 @@ def test_numbers_inside_walls_are_dropped_even_if_they_are_none():
 )
 def test_an_array_that_is_no_reward_is_refused(values, words: str):
     with pytest.raises(UserError) as refusal:
-        rewards.from_array(values, SMALL)
+        grid_rewards.from_array(values, SMALL)
     assert words in str(refusal.value)
     assert "\n" not in str(refusal.value)
 
@@ -197,7 +199,7 @@ def test_an_array_that_is_no_reward_is_refused(values, words: str):
 def test_a_reward_is_read_from_npy(values, tmp_path: Path):
     path = tmp_path / "reward.npy"
     np.save(path, values)
-    reward = rewards.parse(str(path), SMALL)
+    reward = grid_rewards.parse(str(path), SMALL)
     assert reward.name == str(path)
     assert reward.values.tolist() == [0, 1, 2, 3, 4, 5]
     path.unlink()
@@ -218,7 +220,7 @@ def test_a_reward_is_read_from_npy(values, tmp_path: Path):
 def test_a_reward_is_read_from_csv(text: str, tmp_path: Path):
     path = tmp_path / "Reward.CSV"
     path.write_text(text, encoding="utf-8")
-    assert rewards.parse(str(path), SMALL).values.tolist() == [0, 1, 2, 3, 4, 5]
+    assert grid_rewards.parse(str(path), SMALL).values.tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ def test_a_damaged_file_is_a_reward_or_a_sentence(tmp_path: Path):
         damaged[rng.integers(len(damaged))] = rng.integers(256)
         path.write_bytes(damaged)
         with contextlib.suppress(UserError):
-            assert np.isfinite(rewards.parse(str(path), SMALL).values).all()
+            assert np.isfinite(grid_rewards.parse(str(path), SMALL).values).all()
 
 
 def test_a_header_that_promises_the_world_costs_nothing(tmp_path: Path):
@@ -331,29 +333,29 @@ def test_a_file_that_is_too_large_is_not_even_opened(tmp_path: Path):
 @pytest.mark.parametrize("world", [OPEN, ROOMS])
 def test_a_family_is_fixed_and_every_member_is_a_reward(world: GridWorld):
     for name in ("boxes", "goals"):
-        tasks = rewards.family(name, world)
-        assert tasks.shape == (rewards.FAMILY_SIZE, world.num_states)
+        tasks = grid_rewards.family(name, world)
+        assert tasks.shape == (grid_rewards.FAMILY_SIZE, world.num_states)
         assert tasks.dtype == np.float64
-        assert np.array_equal(tasks, rewards.family(name, world))
-        assert not np.array_equal(tasks, rewards.family(name, world, seed=1))
+        assert np.array_equal(tasks, grid_rewards.family(name, world))
+        assert not np.array_equal(tasks, grid_rewards.family(name, world, seed=1))
         assert (tasks[:, ~world.free] == 0).all()
-        assert np.array_equal(rewards.family(name, world, num_tasks=5), tasks[:5])
+        assert np.array_equal(grid_rewards.family(name, world, num_tasks=5), tasks[:5])
 
 
 def test_goals_of_a_family_are_different_cells_until_they_run_out():
-    goals = rewards.family("goals", OPEN, num_tasks=100)
+    goals = grid_rewards.family("goals", OPEN, num_tasks=100)
     assert (goals.sum(axis=0) == 1).all()
     assert (goals.sum(axis=1) == 1).all()
-    assert rewards.family("goals", SMALL, num_tasks=9).sum(axis=0).tolist().count(2) == 3
+    assert grid_rewards.family("goals", SMALL, num_tasks=9).sum(axis=0).tolist().count(2) == 3
 
 
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda: rewards.family("boxes", SMALL), "2 x 3"),
-        (lambda: rewards.family("goals", GridWorld(1, 1)), "in every cell"),
-        (lambda: rewards.family("goals", OPEN, num_tasks=0), "num_tasks is 0"),
-        (lambda: rewards.family("mazes", OPEN), "'mazes'"),  # type: ignore[arg-type]
+        (lambda: grid_rewards.family("boxes", SMALL), "2 x 3"),
+        (lambda: grid_rewards.family("goals", GridWorld(1, 1)), "in every cell"),
+        (lambda: grid_rewards.family("goals", OPEN, num_tasks=0), "num_tasks is 0"),
+        (lambda: grid_rewards.family("mazes", OPEN), "'mazes'"),  # type: ignore[arg-type]
     ],
 )
 def test_a_family_that_cannot_be_is_refused(build, words: str):

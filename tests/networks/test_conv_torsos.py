@@ -16,9 +16,9 @@ from visr import networks
 from visr.agents.visr import Visr
 from visr.config import AgentConfig, RunConfig
 from visr.errors import UserError
-from visr.networks import images
+from visr.networks import conv_torsos
+from visr.networks.conv_torsos import ImageTorso
 from visr.networks.deep import DeepFeatures, DeepSuccessorFeatures
-from visr.networks.images import ImageTorso
 from visr.ops import sphere
 from visr.types import EnvSpec, Unroll
 
@@ -83,7 +83,7 @@ def gradients(agent: Visr, unroll: Unroll) -> dict[str, Tensor]:
     ],
 )
 def test_torsos_have_the_published_sizes(name: str, size: int, convolutions: int, connected: int):
-    torso = images.build(name, ATARI)
+    torso = conv_torsos.build(name, ATARI)
     assert torso.size == size
     assert count(torso.body) == convolutions
     assert count(torso.readout) == connected
@@ -91,16 +91,16 @@ def test_torsos_have_the_published_sizes(name: str, size: int, convolutions: int
 
 
 def test_impala_has_fifteen_convolutions_and_the_papers_count():
-    torso = images.impala(ATARI)
+    torso = conv_torsos.impala(ATARI)
     assert sum(isinstance(m, nn.Conv2d) for m in torso.modules()) == 15
     assert count(torso) == 97_744 + 991_488
 
 
 @pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("name", images.SMALLEST)
+@pytest.mark.parametrize("name", conv_torsos.SMALLEST)
 def test_torsos_accept_any_leading_axes(name: str, channels_last: bool):
-    torso = images.build(name, (4, 36, 36))
-    images.set_arithmetic(torso, torch.float32, channels_last)
+    torso = conv_torsos.build(name, (4, 36, 36))
+    conv_torsos.set_arithmetic(torso, torch.float32, channels_last)
     image = pixels(2, 3, 4, 36, 36)
     together = torso(image)
     assert together.shape == (2, 3, torso.size)
@@ -110,7 +110,7 @@ def test_torsos_accept_any_leading_axes(name: str, channels_last: bool):
 
 def test_pixels_are_scaled_to_1_and_the_image_is_not_changed():
     # Sum of the pixels: one convolution of ones, and a readout that returns it
-    torso = images.build("nips", (1, 20, 20))
+    torso = conv_torsos.build("nips", (1, 20, 20))
     whole = nn.Conv2d(1, 1, 20)
     torso.body, torso.readout = nn.Sequential(whole), nn.Linear(1, 1)
     for layer in (whole, torso.readout):
@@ -130,7 +130,7 @@ def test_pixels_are_scaled_to_1_and_the_image_is_not_changed():
 @pytest.mark.parametrize("torso", ["impala", "nips"])
 def test_channels_last_changes_neither_losses_nor_gradients(unroll: Unroll, torso: str):
     planes, rows = new_agent(torso=torso), new_agent(torso=torso)
-    images.set_arithmetic(rows, torch.float32, channels_last=True)
+    conv_torsos.set_arithmetic(rows, torch.float32, channels_last=True)
     assert any(isinstance(m, ImageTorso) and m.channels_last for m in rows.modules())
     torch.testing.assert_close(planes.losses(unroll).psi, rows.losses(unroll).psi)
     torch.testing.assert_close(planes.losses(unroll).phi, rows.losses(unroll).phi)
@@ -147,7 +147,7 @@ def test_bfloat16_agrees_with_float32_to_two_digits(unroll: Unroll, torso: str):
     # independent and average out; what is left are the roundings of up to 17 layers, at worst 3.4 % of a
     # psi whose loss is quadratic (twice that), and as much of the cosine phi . w.
     exact, rounded = new_agent(torso=torso), new_agent(torso=torso)
-    images.set_arithmetic(rounded, torch.bfloat16, channels_last=True)
+    conv_torsos.set_arithmetic(rounded, torch.bfloat16, channels_last=True)
     a, b = exact.losses(unroll), rounded.losses(unroll)
     assert b.psi.dtype == b.phi.dtype == torch.float32
     assert b.psi.item() == pytest.approx(a.psi.item(), rel=0.07)
@@ -157,7 +157,7 @@ def test_bfloat16_agrees_with_float32_to_two_digits(unroll: Unroll, torso: str):
 
 def test_only_the_torso_computes_in_bfloat16(unroll: Unroll):
     agent = new_agent(torso="nips")
-    images.set_arithmetic(agent, torch.bfloat16, channels_last=True)
+    conv_torsos.set_arithmetic(agent, torch.bfloat16, channels_last=True)
     seen: dict[str, torch.dtype] = {}
     psi, phi = agent.psi, agent.phi
     assert isinstance(psi, DeepSuccessorFeatures)
@@ -175,8 +175,8 @@ def test_only_the_torso_computes_in_bfloat16(unroll: Unroll):
 
 
 def test_a_copy_keeps_precision_and_layout():
-    torso = images.build("nips", (4, 20, 20))
-    images.set_arithmetic(torso, torch.bfloat16, channels_last=True)
+    torso = conv_torsos.build("nips", (4, 20, 20))
+    conv_torsos.set_arithmetic(torso, torch.bfloat16, channels_last=True)
     twin = copy.deepcopy(torso)
     assert torch.equal(twin(pixels(2, 4, 20, 20)), torso(pixels(2, 4, 20, 20)))
 
@@ -187,20 +187,20 @@ def test_a_copy_keeps_precision_and_layout():
 @pytest.mark.parametrize(("name", "smallest"), [("nature", 36), ("nips", 20)])
 def test_images_too_small_for_a_torso_are_refused(name: str, smallest: int):
     assert (
-        images.build(name, (4, smallest, smallest))(pixels(1, 4, smallest, smallest))
+        conv_torsos.build(name, (4, smallest, smallest))(pixels(1, 4, smallest, smallest))
         .isfinite()
         .all()
     )
     for shape in ((4, smallest - 1, 84), (4, 84, smallest - 1)):
         with pytest.raises(UserError, match=rf"at least {smallest} pixels .* --torso impala\.$"):
-            images.build(name, shape)
+            conv_torsos.build(name, shape)
 
 
 def test_impala_reads_an_image_of_one_pixel():
-    assert images.build("impala", (4, 1, 1))(pixels(1, 4, 1, 1)).shape == (1, 256)
+    assert conv_torsos.build("impala", (4, 1, 1))(pixels(1, 4, 1, 1)).shape == (1, 256)
 
 
-@pytest.mark.parametrize("name", images.SMALLEST)
+@pytest.mark.parametrize("name", conv_torsos.SMALLEST)
 def test_image_torsos_refuse_discrete_states(name: str):
     spec = EnvSpec(Discrete(9), num_actions=4)
     for make in (

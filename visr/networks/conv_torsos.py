@@ -10,7 +10,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from visr.errors import UserError
-from visr.networks.torsos import initialise, linear
+from visr.networks.mlp_torsos import initialise, linear
 
 
 def is_image(space: spaces.Space) -> bool:

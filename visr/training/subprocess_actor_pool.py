@@ -24,13 +24,13 @@ from visr.training.learner import within
 from visr.types import Unroll
 
 
-class RemoteActorPool:
+class SubprocessActorPool:
     """The methods of `LocalActorPool`, sent as safetensors over two pipes; nothing is pickled."""
 
     def __init__(self, config: RunConfig, groups: list[int]) -> None:
         path = os.pathsep.join(sys.path)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "visr.training.remote_actor_pool"],
+            [sys.executable, "-m", "visr.training.subprocess_actor_pool"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
