@@ -1,0 +1,178 @@
+"""Asked rewards from the command line to numbers, in an environment of the user's own with a Dict."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import visr as library
+from tests.test_cli import visr
+from visr.storage.records.task import Task
+
+SOURCE = '''
+import gymnasium
+import numpy as np
+
+class Walk(gymnasium.Env):
+    """Two positions and a mode that the last action sets; its own reward is 1 at every step."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {"mode": gymnasium.spaces.Discrete(2), "pos": gymnasium.spaces.Box(-1, 1, (2,), np.float32)}
+    )
+    action_space = gymnasium.spaces.Discrete(4)
+    moves = np.array([[0.1, 0], [-0.1, 0], [0, 0.1], [0, -0.1]], dtype=np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.pos, self.mode, self.t = np.zeros(2, dtype=np.float32), 0, 0
+        return {"mode": self.mode, "pos": self.pos}, {}
+
+    def step(self, action):
+        self.pos = np.clip(self.pos + self.moves[action], -1, 1)
+        self.mode, self.t = int(action < 2), self.t + 1
+        return {"mode": self.mode, "pos": self.pos}, 1.0, False, self.t >= 30, {}
+'''
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    """The working directory with a pre-trained run `walk`."""
+    place, before = tmp_path_factory.mktemp("asked"), os.getcwd()
+    (place / "own_walk.py").write_text(SOURCE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+        patch.setenv("VISR_TRUST", "")
+        patch.chdir(place)
+        size = ("--num-steps", "30k", "--recorded-steps", "4k", "--num-features", "4")
+        answer = visr("pretrain", "own_walk.py:Walk", *size, "--out", "walk")
+        assert answer.code == 0, answer.err
+        yield place
+    os.chdir(before)
+
+
+def asked(place: Path, *words: str) -> dict[str, Any]:
+    answer = visr(*words, "--json")
+    assert answer.code == 0, answer.err
+    return json.loads(answer.out)
+
+
+def rolled_out(task: str, reward: Any, num_episodes: int = 5) -> float:
+    """The mean return of `run.policy(task)` in a plain loop that knows only the reward."""
+    import own_walk  # pyright: ignore[reportMissingImports]
+
+    run = library.load("walk")
+    policy, env, total = run.policy(task, gpi=False), own_walk.Walk(), 0.0
+    for seed in range(num_episodes):
+        observation, _ = env.reset(seed=seed)
+        policy.reset()
+        is_over = False
+        while not is_over:
+            observation, _, _, is_over, _ = env.step(policy(observation))
+            total += float(reward(observation))
+    return total / num_episodes
+
+
+@pytest.mark.parametrize(
+    ("expression", "reward"),
+    [
+        ("pos[0] < -0.35", lambda o: o["pos"][0] < -0.35),
+        ("mode == 1", lambda o: o["mode"] == 1),
+        ("-abs(pos[1] - 0.5)", lambda o: -abs(o["pos"][1] - 0.5)),
+    ],
+)
+def test_the_asked_return_is_that_of_a_plain_loop(
+    place: Path, monkeypatch: pytest.MonkeyPatch, expression: str, reward: Any
+):
+    monkeypatch.syspath_prepend(place)
+    asked(place, "infer", "walk", "--reward", expression, "--name", "wanted")
+    options = ("--episodes", "5", "--policy", "own")
+    found = library.load("walk").evaluate("wanted", num_episodes=5, gpi=False, epsilon=0.0)
+    assert found.asked.mean == pytest.approx(rolled_out("wanted", reward), abs=1e-5)  # pyright: ignore
+    result = asked(place, "evaluate", "walk", "wanted", *options)
+    assert result["mean"] == 30  # the environment's own return, as in older versions
+    names = [policy["policy"] for policy in result["policies"]]
+    assert names[:2] == [expression, "random policy"]
+    assert names[2].startswith("always ")
+    table = visr("evaluate", "walk", "wanted", *options)
+    assert "asked return" in table.out
+    assert "environment's own return" in table.out
+
+
+def test_the_method_that_returned_most_is_recommended(place: Path):
+    result = asked(
+        place, "infer", "walk", "--reward", "pos[0] > 0.35", "--evaluate", "--trials", "3"
+    )
+    returns = {name: method["mean_return"] for name, method in result["methods"].items()}
+    assert returns[result["best"]] == max(returns.values())
+    assert result["words"][-1].startswith(f"Trust {result['methods'][result['best']]['method']}")
+
+
+def test_a_goal_of_some_numbers_and_a_recorded_step_are_tasks(place: Path):
+    for goal in ("pos_0=0.5,pos_1=0", "step:7"):
+        result = asked(place, "infer", "walk", "--goal", goal, "--evaluate", "--trials", "2")
+        assert result["prompt"]["kind"] == "goal"
+        assert 0 < result["methods"][result["best"]]["mean_return"] <= 30
+
+
+def test_a_demonstration_and_preferences_are_read_from_files(place: Path):
+    run = library.load("walk")
+    recorded = run.recording().in_order()
+    np.savez(place / "demo.npz", observations=recorded.before[:20], actions=recorded.action[:20])
+    result = asked(place, "infer", "walk", "--demonstration", "demo.npz", "--name", "like-this")
+    assert result["prompt"]["kind"] == "demonstration"
+    pairs = [{"better": [i, i + 10], "worse": [i + 200, i + 210]} for i in range(0, 60, 10)]
+    (place / "pairs.json").write_text(json.dumps({"pairs": pairs}))
+    result = asked(place, "infer", "walk", "--preferences", "pairs.json", "--name", "liked")
+    assert result["prompt"]["kind"] == "preferences"
+    assert len(Task.load(place / "walk/tasks/liked.json").w) == 4
+
+
+def test_fine_tuning_learns_the_asked_reward_and_says_so(place: Path):
+    asked(place, "infer", "walk", "--reward", "pos[0] > 0.35", "--name", "right")
+    size = ("--num-steps", "600", "--task", "right", "--out")
+    result = asked(place, "finetune", "walk", *size, "tuned")
+    assert "pos[0] > 0.35" in result["reward"]
+    assert max(result["before"]["scores"]) < 30
+    result = asked(place, "finetune", "walk", *size, "tuned-env", "--reward", "env")
+    assert result["reward"] == "the environment's own reward"
+    assert result["before"]["mean"] == 30
+
+
+def test_playing_shows_the_asked_return(place: Path):
+    asked(place, "infer", "walk", "--reward", "pos[0] > 0.35", "--name", "right")
+    result = asked(place, "play", "walk", "--task", "right", "--episodes", "2")
+    assert result["scores"] == [30, 30]
+    assert all(0 <= found <= 30 for found in result["asked_returns"])
+
+
+def test_tasks_of_older_versions_are_judged_by_the_words_of_their_name(place: Path):
+    asked(place, "infer", "walk", "--reward", "pos[0] > 0.35", "--name", "right")
+    content = json.loads((place / "walk/tasks/right.json").read_text())
+    del content["prompt"], content["checksum"]
+    (place / "walk/tasks/old.json").write_text(json.dumps(content))
+    new, old = (
+        asked(place, "evaluate", "walk", name, "--episodes", "2") for name in ("right", "old")
+    )
+    assert old["asked"] == new["asked"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "word"),
+    [
+        ("pos[0] > 0 && mode == 1", "'and'"),
+        ("mode = 1", "'=='"),
+        ("mode | 1", "'or'"),
+        ("pos[0]^2", "'**'"),
+    ],
+)
+def test_operators_of_other_languages_are_answered_with_the_right_word(
+    place: Path, expression: str, word: str
+):
+    answer = visr("infer", "walk", "--reward", expression)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert word in answer.err
