@@ -12,6 +12,7 @@ import pytest
 
 from visr import envs
 from visr.agents.visr import Visr
+from visr.config import GRID, RunConfig
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference import dataset
@@ -211,3 +212,72 @@ def test_an_array_that_claims_more_than_it_holds_ends_in_one_sentence(
         archive.writestr("rewards.npy", header.getvalue() + bytes(64))
     with pytest.raises(UserError, match=r"is not an \.npz file"):
         dataset.read(tmp_path / "data.npz", codec)
+
+
+# --- which observation each step leads to
+
+
+def steps_of(codec: SpaceCodec, **arrays: Any) -> dataset.StepDataset:
+    return dataset.from_arrays("data.npz", {k: np.asarray(v) for k, v in arrays.items()}, codec)
+
+
+@pytest.fixture(scope="module")
+def states() -> SpaceCodec:
+    """A codec of the grid: observations are states 0 to 99, actions 0 to 3."""
+    return envs.space_codec(RunConfig(GRID))
+
+
+def test_with_next_observations_every_row_is_a_step(states: SpaceCodec):
+    found = steps_of(
+        states, observations=[1, 5], next_observations=[2, 6], actions=[0, 3], rewards=[0, 1]
+    )
+    assert found.before is not None
+    assert (found.before.tolist(), found.reached.tolist()) == ([1, 5], [2, 6])
+    assert found.action is not None
+    assert found.action.tolist() == [0, 3]
+
+
+def test_one_more_observation_than_rewards_is_one_trajectory(states: SpaceCodec):
+    found = steps_of(states, observations=[1, 2, 3], rewards=[0.0, 1.0], actions=[0, 0])
+    assert found.before is not None
+    assert (found.before.tolist(), found.reached.tolist()) == ([1, 2], [2, 3])
+    assert found.reward is not None
+    assert found.reward.tolist() == [0, 1]
+
+
+def test_the_last_step_of_an_episode_is_left_out_without_its_next_observation(states: SpaceCodec):
+    # episode 0: 1 -> 2 -> (unknown); episode 1: 7 -> 8 -> (unknown)
+    found = steps_of(
+        states,
+        observations=[1, 2, 7, 8],
+        actions=[0, 1, 2, 3],
+        rewards=[1, 2, 3, 4],
+        terminations=[False, True, False, False],
+    )
+    assert found.before is not None
+    assert (found.before.tolist(), found.reached.tolist()) == ([1, 7], [2, 8])
+    assert found.reward is not None
+    assert (found.reward.tolist(), found.episode.tolist()) == ([1, 3], [0, 1])
+
+
+def test_observations_and_rewards_alone_are_the_states_reached(states: SpaceCodec):
+    found = steps_of(states, observations=[4, 9], rewards=[0, 1])
+    assert found.before is None
+    assert found.reached.tolist() == [4, 9]
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"observations": [1, 2], "rewards": [1, 2, 3, 4]},
+        {"observations": [1, 2], "rewards": [1, 2], "actions": [0, 9]},
+        {"observations": [1, 2], "rewards": [1, 2], "actions": [0.5, 1]},
+        {"observations": [1, 2], "rewards": [1, 2], "terminations": [0.5, 1]},
+        {"observations": [1, 200], "rewards": [1, 2]},
+        {"observations": [1, 2], "next_observations": [3], "rewards": [1, 2]},
+        {"observations": ["a", "b"], "rewards": [1, 2]},
+    ],
+)
+def test_arrays_that_do_not_fit_are_one_sentence(states: SpaceCodec, arrays: dict[str, Any]):
+    with pytest.raises(UserError, match=r"data\.npz"):
+        steps_of(states, **arrays)

@@ -13,7 +13,7 @@ import pytest
 from tests.test_cli import visr
 from visr.errors import UserError
 from visr.storage.files import read_json
-from visr.storage.records.task import Task, cosine, mix
+from visr.storage.records.task import Task, TaskPrompt, cosine, mix
 
 EAST, NORTH = np.array([1.0, 0, 0]), np.array([0, 1.0, 0])
 
@@ -189,3 +189,59 @@ def test_wrong_arguments_end_in_one_sentence(
     assert answer.err.count("\n") == 1
     assert words in answer.err
     assert not (files / "x.json").exists()
+
+
+# --- arithmetic
+
+
+def test_sums_and_multiples_are_mixtures():
+    east, north = task(EAST, "east"), task(NORTH, "north")
+    assert np.allclose((3 * east + 4 * north).w, [0.6, 0.8, 0])
+    assert np.allclose((east - north).w, np.array([1, -1, 0]) / math.sqrt(2))
+    assert np.allclose((-east).w, -EAST)
+    assert np.allclose(
+        (0.5 * east).w, EAST
+    )  # a multiple is a weight in sums, not another direction
+
+
+def test_sums_do_not_depend_on_their_order():
+    parts = [0.2 * task(EAST, "a"), 0.7 * task(NORTH, "b"), 0.5 * task([0, 0, 1.0], "c")]
+    first, second = (parts[0] + parts[1]) + parts[2], parts[0] + (parts[1] + parts[2])
+    assert np.allclose(first.w, second.w)
+    assert np.allclose(first.w, np.array([0.2, 0.7, 0.5]) / math.sqrt(0.78))
+
+
+def test_the_sum_of_expressions_is_asked_for_by_their_sum():
+    prompts = [TaskPrompt("expression", text) for text in ("x0 > 0", "x1")]
+    a, b = (task(w, "t", prompt=p) for w, p in zip((EAST, NORTH), prompts, strict=True))
+    mixed = 0.7 * a + 0.3 * b
+    assert mixed.prompt is not None
+    assert (mixed.prompt.kind, mixed.prompt.text) == ("expression", "0.7 * (x0 > 0) + 0.3 * (x1)")
+    assert (a + task(NORTH)).prompt is None
+
+
+def test_a_direction_alone_is_a_task():
+    direction = Task(w=np.array([3.0, 4.0, 0]))
+    assert np.allclose(direction.w, [0.6, 0.8, 0])
+    direction.require_fit("CartPole-v1", 3)
+    with pytest.raises(UserError, match="3 features"):
+        direction.require_fit("CartPole-v1", 4)
+    for w in ([0.0, 0.0], [math.nan, 1.0], "ab", [[1.0]]):
+        with pytest.raises(UserError):
+            Task(w=w)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_prompt_survives_saving(tmp_path: Path):
+    data = {"observation": np.array([1.5]), "columns": np.array([0.0]), "width": np.array([0.5])}
+    saved = task(EAST, "goal", prompt=TaskPrompt("goal", "x0=1.5", data))
+    saved.save(tmp_path / "a.json")
+    found = Task.load(tmp_path / "a.json").prompt
+    assert found is not None
+    assert (found.kind, found.text, found.data["observation"].tolist()) == ("goal", "x0=1.5", [1.5])
+
+
+def test_summaries_are_short_and_escape_html():
+    shown = task(EAST, "<b>east</b>")
+    assert repr(shown).startswith("<Task '<b>east</b>', of CartPole-v1")
+    assert len(repr(shown)) < 200
+    assert "<b>" not in shown._repr_html_()
