@@ -120,7 +120,7 @@ def test_equal_seeds_play_equal_games(run: Path):
         (("play", "--task", "skill:x"), "whole number"),
         (("play", "--task", "axis:9"), "from 1 to 5"),
         (("play", "--task", "missing"), "There is no task 'missing'"),
-        (("play", "--video", "video.gif"), ".mp4"),
+        (("play", "--video", "video.avi"), ".mp4"),
         (("play", "--max-steps", "0"), "max_steps = 0"),
         (("play", "--epsilon", "2"), "epsilon = 2"),
         (("play", "--device", "cuda:99"), "device = 'cuda:99'"),

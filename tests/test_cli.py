@@ -126,7 +126,7 @@ def test_defaults_are_the_environments_at_any_position_of_its_id(
 
     seen = []
 
-    def start(_path: Any, config: configuration.RunConfig, _observe: Any, _cluster: Any) -> None:
+    def start(_path: Any, config: configuration.RunConfig, *_others: Any) -> None:
         seen.append(config)
         raise UserError("enough")
 

@@ -189,8 +189,11 @@ def test_the_earlier_task_stays_when_a_write_fails(
     def refuse(path: Any, *rest: Any, **more: Any) -> Any:
         raise OSError(code, os.strerror(code))
 
+    def refuse_writing(path: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+        return open(path, mode, *rest, **more) if "r" in mode else refuse(path)
+
     if call == "open":
-        monkeypatch.setattr(files, "open", refuse, raising=False)
+        monkeypatch.setattr(files, "open", refuse_writing, raising=False)
     else:
         monkeypatch.setattr(os, call, refuse)
     line = ["infer", str(trained), "--reward", "row", "--out", str(tmp_path / "task.json")]

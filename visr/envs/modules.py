@@ -12,6 +12,7 @@ import hashlib
 import importlib
 import importlib.machinery
 import importlib.util
+import inspect
 import os
 import sys
 from pathlib import Path
@@ -52,7 +53,8 @@ def load(env: str) -> str | EnvSpec:
         return name
     loaded = sys.modules.get(_name_in_python(module)) or _import(module, env)
     made = getattr(loaded, name, None)
-    if name not in gymnasium.registry and callable(made):
+    is_class = isinstance(made, type) and issubclass(made, gymnasium.Env)
+    if name not in gymnasium.registry and (is_class or inspect.isfunction(made)):
         return EnvSpec(name, entry_point=made)  # pyright: ignore
     return name
 
