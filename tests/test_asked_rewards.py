@@ -113,7 +113,7 @@ def test_the_method_that_returned_most_is_recommended(place: Path):
 
 
 def test_a_goal_of_some_numbers_and_a_recorded_step_are_tasks(place: Path):
-    for goal in ("pos_0=0.5,pos_1=0", "step:7"):
+    for goal in ("pos_0=0.5,pos[1]=0", "step:7"):
         result = asked(place, "infer", "walk", "--goal", goal, "--evaluate", "--trials", "2")
         assert result["prompt"]["kind"] == "goal"
         assert 0 < result["methods"][result["best"]]["mean_return"] <= 30

@@ -132,7 +132,7 @@ def test_replace_takes_a_list_for_a_tuple():
         ({"wormholes": 3}, "There is no field `wormholes`; `visr pretrain --help` lists"),
         ({"num_step": 3}, "There is no field `num_step`; did you mean `num_steps`"),
         ({"num_steps": 0}, "num_steps = 0 is too small; it must be at least 1"),
-        ({"num_steps": 1.0}, "num_steps = 1.0 must be a whole number"),
+        ({"num_steps": 1.5}, "num_steps = 1.5 must be a whole number"),
         ({"num_steps": True}, "num_steps = True must be a whole number"),
         ({"num_steps": "7"}, "num_steps = '7' must be a whole number"),
         ({"num_steps": 10**400}, "num_steps = 1000.* is too large"),

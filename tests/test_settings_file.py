@@ -43,7 +43,8 @@ def test_a_printed_config_is_read_back_unchanged(tmp_path: Path):
     path = tmp_path / "settings.toml"
     path.write_text(file.to_toml(config))
     assert configuration.replace(presets.get("grid"), **file.read(path)) == config
-    (tmp_path / "config.json").write_text(json.dumps(configuration.to_dict(config)))
+    content = {"format": 1, "config": configuration.to_dict(config), "checksum": "0"}
+    (tmp_path / "config.json").write_text(json.dumps(content))
     assert file.read(tmp_path / "config.json") == file.read(path)
 
 

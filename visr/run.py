@@ -96,6 +96,7 @@ class Run(RunFiles):
         demonstration: str | Path | ArrayLike | None = None,
         preferences: str | Path | Sequence[Any] | None = None,
         method: str = "best",
+        name: str | None = None,
         **fields: Any,
     ) -> Task:
         """The task that a prompt describes; no weight changes.
@@ -118,11 +119,13 @@ class Run(RunFiles):
                     f"method = {short_repr(method)} is for rewards of steps; for cells give centred, ridge "
                     "or whitened."
                 )
-            return inference.of_cells(reward, **fields)  # pyright: ignore
+            task = inference.of_cells(reward, **fields)  # pyright: ignore
+            return task if name is None else dataclasses.replace(task, name=name)
         prompt = inference.prompt(
             reward=reward, goal=goal, demonstration=demonstration, preferences=preferences
         )
-        return inference.to_task(prompt, inference.compare(prompt, **fields), method)
+        task = inference.to_task(prompt, inference.compare(prompt, **fields), method)
+        return task if name is None else dataclasses.replace(task, name=name)
 
     def compare(self, reward: str | Path | RewardFunction, **fields: Any) -> Comparison:
         """Every method's estimate from the same steps; `fields` are `clip_rewards` and, for "env", counts."""

@@ -56,6 +56,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     monkeypatch.setenv("VISR_TRUST", "")
+    gymnasium.registry.pop("Meadow-v0", None)  # of another module's tests in this process
     yield tmp_path / "work"
     forget()
 

@@ -229,6 +229,11 @@ def _scored(
     note: Callable[[str], None],
 ) -> tuple[Comparison, list[str]]:
     """Play every method's w; the best is the one that returns most of the asked reward."""
+    if prompt.record().kind in ("demonstration", "preferences"):
+        raise UserError(
+            f"--evaluate compares returns of one reward, and {prompt.name} names none; `visr evaluate` "
+            "measures the task."
+        )
     means = {}
     for name, method in methods.items():
         task = loaded.inference.to_task(prompt, compared, name)

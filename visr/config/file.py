@@ -33,6 +33,8 @@ def read(path: str | Path) -> dict[str, Any]:
         raise UserError(
             f"{path} is not a file of settings; write lines such as num_steps = 1000000."
         )
+    if isinstance(found.get("config"), dict):  # a run's config.json
+        found = found["config"]
     fields: dict[str, Any] = {}
     for name, value in found.items():
         if name in SECTIONS and isinstance(value, dict):

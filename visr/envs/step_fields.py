@@ -68,4 +68,9 @@ def scope(
         named |= {f"{prefix}{name}": table[:, i] for i, name in enumerate(codec.field_names)}
         for name, group in groups(codec.own_space).items():
             named.setdefault(f"{prefix}{name}", group.of(table))
+    if isinstance(codec.own_space, spaces.Box) and codec.field_names:  # x0 where fields have names
+        for prefix, observations in (("", reached), ("before_", before)):
+            table = observations.reshape(len(action), -1)
+            for index in range(table.shape[1]):
+                named.setdefault(f"{prefix}x{index}", table[:, index])
     return {**named, "action": action}

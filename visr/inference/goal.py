@@ -103,17 +103,25 @@ def of_observation(
 
 def of_fields(name: str, fields: dict[str, float], recorded: Recording) -> Goal:
     """A goal of which some numbers are given: the recorded states that are nearest in them."""
-    for field in fields:
-        if field not in recorded.names:
-            known = ", ".join(recorded.names)
-            raise UserError(
-                f"The goal names {field!r}, which is no number of an observation: {known}."
-            )
-    columns = np.array([recorded.names.index(field) for field in fields], dtype=np.float64)
+    found = [_column(field, recorded.names) for field in fields]
+    columns = np.array(found, dtype=np.float64)
     wanted = _wanted(name, np.array(list(fields.values())), columns, recorded)
     distance = _distances(wanted, recorded)
     nearest = np.argsort(distance, kind="stable")[:_NEAREST]
     return replace(Goal(name, recorded.reached[nearest], wanted), distance=float(distance.min()))
+
+
+def _column(field: str, names: list[str]) -> int:
+    """The number of an observation that is called so: its name, pos[0] for pos_0, or x0 for the first."""
+    spelt = re.sub(r"\[(\d+)\]$", r"_\1", field)
+    if spelt in names:
+        return names.index(spelt)
+    match = re.fullmatch(r"x_?(\d{1,6})", spelt)
+    if match is None or int(match[1]) >= len(names):
+        raise UserError(
+            f"The goal names {field!r}, which is no number of an observation: {', '.join(names)}."
+        )
+    return int(match[1])
 
 
 def parse(text: str, codec: SpaceCodec, recording: Callable[[], Recording]) -> Goal:
@@ -134,7 +142,7 @@ def parse(text: str, codec: SpaceCodec, recording: Callable[[], Recording]) -> G
         return of_observation(text, _state(np.array(int(text[:12])), codec), _try(recording), codec)
     fields = {}
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\w+)\s*==?\s*([-+\w.]+)\s*", part)
+        match = re.fullmatch(r"\s*(\w+(?:\[\d+\])?)\s*==?\s*([-+\w.]+)\s*", part)
         number = _number(match[2]) if match else None
         if match is None or number is None:
             raise UserError(

@@ -70,6 +70,8 @@ class TaskInference:
 
     def compare(self, prompt: Prompt, **settings: Any) -> Comparison:
         """The estimates of every method that suits the prompt."""
+        if settings and not isinstance(prompt, Reward):
+            raise UserError(f"{', '.join(settings)}: only rewards take settings; leave it out.")
         with devices.threads(self.config.training):
             return prompt.infer(self.agent, lambda: self._steps(prompt, settings))
 

@@ -95,6 +95,8 @@ class Task(Summary):
         """The same direction with another weight; a negative weight turns it round."""
         if not isinstance(weight, int | float | np.number):
             return NotImplemented
+        if not math.isfinite(weight):
+            raise UserError(f"The weight {weight} of `{self.name}` must be a finite number.")
         if weight < 0:
             return replace(mix([(self, -1.0)]), length=self.length * -float(weight))
         return replace(self, length=self.length * float(weight))
@@ -155,6 +157,8 @@ class Task(Summary):
 
     def require_fit(self, env: str, size: int) -> None:
         """Refuse a task that was made for another environment or for another number of features."""
+        if self.length == 0:
+            raise UserError(f"The task `{self.name}` has weight 0; add another task to it.")
         if self.env not in ("", env):
             raise UserError(
                 f"The task `{self.name}` was made in {self.env} and this run is of {env}; "
@@ -172,8 +176,14 @@ def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
 
     Each part's w has unit length, so weights say how much of each direction, whatever the rewards were.
     """
+    if isinstance(parts, Task):
+        parts = [parts]  # pyright: ignore  # refused below
     if not parts:
         raise UserError("There is nothing to mix; name at least one task and its weight.")
+    if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
+        raise UserError(
+            "mix takes pairs: visr.mix([(a, 0.7), (b, 0.3)]), or write 0.7 * a + 0.3 * b."
+        )
     first = parts[0][0]
     for task, weight in parts:
         if ({task.env, first.env} - {""} and task.env != first.env) or len(task.w) != len(first.w):
