@@ -48,7 +48,7 @@ def one_thread() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Keep consents of tests out of the configuration directory of whoever runs them."""
+    """Keep consents of tests out of the configuration directory of the user who runs them."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
 
 
