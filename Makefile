@@ -11,7 +11,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test browser lint format bench model soak torture fuzz audit clean
+.PHONY: help setup demo test browser lint format bench model soak torture fuzz audit sbom workflows clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -77,10 +77,23 @@ torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), damage files, play
 fuzz: $(STAMP) ## feed 120,000 malformed inputs to every parser and to the explorer's websocket (a few minutes)
 	$(BIN)/python -m tests.robustness.fuzz --inputs $(or $(INPUTS),120000) --seed $(or $(SEED),0)
 
-audit: $(STAMP) ## compare the pinned versions with published vulnerabilities (needs the network)
-	@$(BIN)/python -m pip install --quiet --quiet pip-audit
-	$(BIN)/python -m pip_audit --requirement constraints.txt --no-deps --disable-pip --strict --progress-spinner off
+TOOLS := .venv/tools
+PINNED := pip-audit==2.10.1 cyclonedx-bom==7.5.0 zizmor==1.32.0
+
+$(TOOLS): $(STAMP)
+	@"$(PYTHON)" -m venv --clear $@ && $@/bin/python -m pip install --quiet --quiet $(PINNED) || { rm -rf $@; \
+	  echo "This needs a package index, to install $(PINNED), and none could be reached." >&2; exit 1; }
+
+audit: $(TOOLS) ## compare the pinned versions with published vulnerabilities (needs the network: the advisory service of PyPI)
+	@$(TOOLS)/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --strict --progress-spinner off || { \
+	  echo "make audit: a version is vulnerable, or the advisory service of PyPI could not be reached (it says: not found); see above." >&2; exit 1; }
+
+sbom: $(TOOLS) ## write sbom.json (CycloneDX): every pinned package with its version
+	$(TOOLS)/bin/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible --of JSON --output-file sbom.json
+
+workflows: $(TOOLS) ## check the release and CI workflows: pinned actions, permissions, injections
+	$(TOOLS)/bin/zizmor --offline --strict-collection .github/workflows
 
 clean: ## remove .venv, caches and builds; keep runs/
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv sbom.json .pytest_cache .ruff_cache .hypothesis build dist
 	find visr tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -63,7 +63,7 @@ class Trial:
         path = directory / self.world / name / f"seed-{self.seed}"
         words = VARIANTS[self.variant]
         if "--preset" not in words:
-            words = ["--preset", "demo", *words]
+            words = ["--preset", "demo-visr", *words]
         if not path.exists():
             fixed = f"--num-processes 1 --num-steps {num_steps} --seed {self.seed}".split()
             given = [*WORLDS[self.world], *words, *fixed, "--out", str(path)]

@@ -44,7 +44,7 @@ def main() -> None:
     steps = options.num_steps
     fields = {"num_steps": steps, "phi_num_steps": 0, "num_processes": 1}
     fields |= {"evaluate_every": steps, "checkpoint_every": steps}
-    config = configuration.replace(presets.get("demo"), **fields)
+    config = configuration.replace(presets.get("demo-visr"), **fields)
     result: dict[str, dict[str, dict[str, float]]] = {}
     for seed in options.seeds:
         for name in options.only:

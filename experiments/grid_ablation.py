@@ -46,7 +46,7 @@ def train(directory: Path, name: str, fixed: list[str]) -> dict[str, float | str
     slug = "".join(c if c.isalnum() else "-" for c in name)
     path = directory / slug
     if not path.exists():
-        command = [executable, "-m", "visr.cli", "pretrain", "--preset", "demo", *fixed]
+        command = [executable, "-m", "visr.cli", "pretrain", "--preset", "demo-visr", *fixed]
         execute([*command, *VARIANTS[name], "--out", str(path)], check=True)
     run = RunDir.open(path)
     return {"variant": name, **run.last_row(run.evaluation)}
@@ -84,7 +84,9 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--num-processes", type=int, default=2)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--num-steps", type=int, default=presets.get("demo").training.num_steps)
+    parser.add_argument(
+        "--num-steps", type=int, default=presets.get("demo-visr").training.num_steps
+    )
     options = parser.parse_args()
     fixed = ["--num-processes", str(options.num_processes), "--num-steps", str(options.num_steps)]
     with ThreadPoolExecutor(options.jobs) as jobs:

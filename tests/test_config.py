@@ -14,7 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from visr import config as configuration
-from visr.config import AgentConfig, GridConfig, InferenceConfig, RunConfig, TrainingConfig, presets
+from visr.config import (
+    AgentConfig,
+    GridConfig,
+    InferenceConfig,
+    RunConfig,
+    TrainingConfig,
+    presets,
+    replay,
+)
 from visr.config import fields as sections
 from visr.errors import UserError
 
@@ -81,9 +89,9 @@ def test_names_are_unique_across_sections():
 
 
 def test_every_field_has_a_doc_line():
-    tree = ast.parse(Path(sections.__file__).read_text())
+    files = (Path(module.__file__).read_text() for module in (sections, replay) if module.__file__)
     documented = set()
-    for node in tree.body:
+    for node in (node for text in files for node in ast.parse(text).body):
         if not isinstance(node, ast.ClassDef) or node.name == "Bound":
             continue
         assert ast.get_docstring(node), node.name
@@ -201,7 +209,7 @@ def test_a_missing_field_takes_its_default():
 
 
 def changed(section: str, **values: Any) -> dict[str, Any]:
-    return PAPER | {section: PAPER[section] | values}
+    return PAPER | {section: PAPER.get(section, {}) | values}
 
 
 @pytest.mark.parametrize(
@@ -263,3 +271,15 @@ def test_no_value_of_a_field_breaks_the_reader(place: tuple[str, str], value: An
 @given(name=some.sampled_from(["env", *configuration.SECTIONS, "x"]), value=json_values)
 def test_no_value_of_a_section_breaks_the_reader(name: str, value: Any):
     raises_nothing_but_user_errors(PAPER | {name: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"goal_share": 0.9, "stretch_share": 0.4}, "sum to 1.3"),
+        ({"num_stages": 20}, "num_stages = 20"),
+    ],
+)
+def test_shares_of_practised_tasks_and_stages_are_checked(fields: dict[str, Any], words: str):
+    with pytest.raises(UserError, match=words):
+        configuration.replace(RunConfig(), algorithm="replay", **fields)

@@ -14,6 +14,8 @@ ROOT = Path(__file__).parent.parent / "visr"
 
 LAYERS = [
     "errors",
+    "child_processes",
+    "arguments",
     "types",
     "atari_games",
     "config",

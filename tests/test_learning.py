@@ -13,7 +13,7 @@ def test_visr_learns_near_optimal_policies_for_rewards_in_the_span_of_phi(tmp_pa
     # Measured with seeds 0, 1, 2: span 0.65, 0.64, 0.66; phi(s') . w 0.12 to 0.14 at first, 0.24 to 0.25
     # at last.
     run = visr.pretrain(
-        preset="demo",
+        preset="demo-visr",
         num_steps=500_000,
         phi_num_steps=0,
         evaluate_every=500_000,

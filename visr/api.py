@@ -10,8 +10,8 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
+from visr import arguments, pretraining
 from visr import config as configuration
-from visr import pretraining
 from visr.config import GRID, RunConfig, presets
 from visr.envs import modules
 from visr.errors import UserError
@@ -64,7 +64,7 @@ def pretrain(
     configuration.check_env(env)
     config = presets.for_environment(env) if preset is None else presets.get(preset)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
-    path = Path(out) if out is not None else default_path(config)
+    path = arguments.path(out, "out") if out is not None else default_path(config)
     modules.trust(env, remember=True)
     observe = observe or progress.notebook_progress()
     return Run(pretraining.start(path, config, observe, cluster, wandb))
@@ -83,6 +83,7 @@ def resume(
     `num_steps` extends it, finished or not, to so many steps in all.
     """
     observe = observe or progress.notebook_progress()
+    path = arguments.path(path, "path")
     return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb))
 
 
@@ -92,6 +93,8 @@ def load(path: str | Path, *, device: str = "auto") -> Run:
     A packed model is a file that `visr pack` wrote, or `pretrained:NAME`. Its tasks and what is inferred or
     recorded with it are written under runs/packed-NAME-... or runs/pretrained-NAME.
     """
+    if not isinstance(path, str) or "\0" in path:  # a Path cannot hold `pretrained:NAME`
+        path = arguments.path(path, "path")
     if packed_models.is_packed(path):
         model = packed_models.open_model(path)
         return Run(model.run_dir(), device, model)

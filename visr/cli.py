@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from visr.errors import Stopped, UserError, did_you_mean, one_line
+from visr.errors import Stopped, UserError, command_line, did_you_mean, one_line
 
 VERBS = {
     "pretrain": "train without rewards in an environment",
@@ -34,6 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 success, 2 bad input, 130 and 143 stopped by a signal, 1 otherwise."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    with command_line():
+        return _exit_code(args)
+
+
+def _exit_code(args: list[str]) -> int:
     try:
         code = _run(args)
         if sys.stdout is not None:
@@ -122,6 +127,8 @@ def _load(verb: str) -> Callable[[list[str]], int]:
     """Import the module of one verb only: importing all of them would take seconds."""
     import importlib
 
+    if verb in ("pack", "push", "pull"):
+        return getattr(importlib.import_module("visr.commands.sharing"), verb)
     module = "visr.paper.reproduce.command" if verb == "reproduce" else f"visr.commands.{verb}"
     return importlib.import_module(module).run
 

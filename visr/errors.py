@@ -3,18 +3,66 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+_FLAG = re.compile(
+    r"`(?:visr pretrain )?--resume (?P<run>[^`\s]+)`|`[^`]*`"
+    r"|--(?P<no>no-)?(?P<flag>[a-z][a-z-]*)"
+    r"(?:[ =](?P<value>\"[^\"]*\"|\d[\w.]*|ray://\S+|(?:auto|env|impala|local|none|visited|warn)\b))?"
+)
+"""Quoted commands, and flags with the values that sentences give them."""
+_ARGUMENTS = {"steps": "num_steps", "episodes": "num_episodes", "trials": "num_episodes"}
+"""Arguments of Python whose flags have other names."""
+_is_command_line = False
 
-class UserError(Exception):
+
+class _Sentence(Exception):
+    """One sentence, written with flags (--torso auto) and shown in Python with arguments (torso="auto")."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if _is_command_line else with_arguments(text)
+
+
+class UserError(_Sentence):
     """Something the user can correct: one sentence that names the wrong value and what to do.
 
     The command line prints it on stderr and exits with code 2; in Python it is an ordinary exception.
     """
 
 
-class Stopped(Exception):
+@contextlib.contextmanager
+def command_line() -> Iterator[None]:
+    """Inside, errors name flags."""
+    global _is_command_line
+    before, _is_command_line = _is_command_line, True
+    try:
+        yield
+    finally:
+        _is_command_line = before
+
+
+def with_arguments(text: str) -> str:
+    """A sentence with arguments of Python for flags: torso="auto", num_steps=, visr.resume("runs/a")."""
+    return _FLAG.sub(_argument, text)
+
+
+def _argument(found: re.Match[str]) -> str:
+    if found["run"]:
+        return f'`visr.resume("{found["run"]}")`'
+    if not found["flag"]:
+        return found[0]  # another command
+    name = found["flag"].replace("-", "_")
+    if name == "resume":
+        return "visr.resume"
+    value = "False" if found["no"] else found["value"] or ""
+    is_word = value[:1].isalpha() and value != "False"
+    return f"{_ARGUMENTS.get(name, name)}=" + (f'"{value}"' if is_word else value)
+
+
+class Stopped(_Sentence):
     """Training was asked to stop, and stopped cleanly."""
 
     def __init__(self, signal_number: int, saved_steps: int, resume_command: str) -> None:
@@ -28,8 +76,9 @@ def short_repr(value: Any, most: int = 60) -> str:
     """The repr of a value on one line, cut to `most` characters."""
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # Python prints no number of more than 4,300 digits
-        return "a number of thousands of digits"
+    except Exception:  # its __repr__ fails; Python prints no number of more than 4,300 digits
+        is_number = isinstance(value, int)
+        return "a number of thousands of digits" if is_number else f"a {type(value).__name__}"
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visr import config as configuration
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import BASELINES, AgentConfig, RunConfig
 from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
     from visr.cluster.loop import ClusterLoop
     from visr.evaluation.two_phase import PhaseTwo
     from visr.paper.baselines.rainbow.agent import Rainbow
+    from visr.training.replay_loop import ReplayLoop
 
-    AnyTrainer = Loop | ClusterLoop | Rainbow
+    AnyTrainer = Loop | ClusterLoop | Rainbow | ReplayLoop
 
 log = logging.getLogger("visr")
 
@@ -161,12 +163,17 @@ def _require_wandb(config: RunConfig, wandb: bool) -> None:
 def _trainer(
     config: RunConfig, cluster: str | None, num_processes: int | None = None
 ) -> Iterator[AnyTrainer]:
-    """The loop of one machine, that of a cluster, or Rainbow."""
+    """The loop of one machine, that of a cluster, the replay learner's, or Rainbow."""
     if config.agent.algorithm in BASELINES:
         _refuse_cluster(config, cluster)
         from visr.paper.baselines.rainbow.agent import Rainbow
 
         trainer = Rainbow(config)
+    elif config.agent.algorithm == "replay":
+        _refuse_cluster(config, cluster)
+        from visr.training.replay_loop import ReplayLoop
+
+        trainer = ReplayLoop(config)
     elif cluster is None:
         if config.cluster.max_staleness or config.cluster.num_learners > 1:
             raise UserError(
@@ -256,7 +263,7 @@ def _exact_evaluation(
         if not scores:
             return {}
         append_rows(run.evaluation, ["num_steps", *scores], [[num_steps, *scores.values()]])
-        if isinstance(agent, Visr):
+        if isinstance(agent, BehaviourModel):
             grid_benchmark.snapshot(agent, benchmark.world).save(run.grid_snapshot)
         rows.plot({f"fraction_of_optimal/{k}": v for k, v in scores.items()}, num_steps)
         return scores
@@ -272,7 +279,7 @@ def _record(
     if config.is_grid or not num_steps:
         return
     agent = trainer.agent
-    if not isinstance(agent, Visr) or not recording.is_possible(
+    if not isinstance(agent, BehaviourModel) or not recording.is_possible(
         agent.spec.observation_space, num_steps
     ):
         return
@@ -282,5 +289,11 @@ def _record(
             text = f"recording a sample: {min(recorded / num_steps, 1):.0%} of {num_steps:,} steps"
             observe(rows.status(trainer.num_steps, trainer.total_steps, {}, text))
 
+    if isinstance(
+        agent, ReplaySuccessorFeatures
+    ):  # its replay buffer holds more than it would play now
+        unrolls = trainer.recording(num_steps)  # pyright: ignore[reportAttributeAccessIssue]
+        recording.of_unrolls(agent, config, unrolls).save(run.recorded)
+        return
     note(0)
     recording.record(agent, config, num_steps, note=note).save(run.recorded)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from visr import agents, envs
+from visr import agents, arguments, envs
 from visr import config as configuration
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.config import BASELINES, GRID
 from visr.envs.episodes import Episode
 from visr.envs.grid.dynamic_programming import GAMMA
@@ -31,15 +31,16 @@ from visr.inference.steps import RewardedSteps
 from visr.inference.task_inference import TaskInference
 from visr.play import onnx, policy, session
 from visr.play.policy import Policy
-from visr.run_files import RunFiles
+from visr.run_files import RunFiles, find_task
 from visr.storage.packed_models import PackedModel
 from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.grid import Evaluation
-from visr.storage.records.task import RewardFunction, Task, find_task
+from visr.storage.records.task import RewardFunction, Task
 from visr.storage.records.two_phase import Condition
 from visr.storage.run_dir import RunDir, slug
 from visr.training import checkpoint, devices
 from visr.training.driver import Observer
+from visr.types import Transitions
 
 TaskLike = Task | str | Path | ArrayLike
 """A task, the name or the file of a saved one, or a direction w."""
@@ -62,7 +63,7 @@ class Run(RunFiles):
             )
         self._codec = envs.space_codec(self.config)
         spec = envs.spec(self.config)
-        agent = agents.new(self.config.agent, spec).requires_grad_(False)
+        agent = agents.new(self.config.agent, spec, self.config.replay).requires_grad_(False)
         if model is None:
             self.num_steps = checkpoint.restore_agent(agent, run_dir)
         else:
@@ -74,9 +75,9 @@ class Run(RunFiles):
         """The exact model of the environment, if it is known."""
 
     @property
-    def visr(self) -> Visr:
-        """The agent, if it is VISR; other agents have no features to infer tasks with."""
-        if not isinstance(self.agent, Visr):
+    def visr(self) -> BehaviourModel:
+        """The agent, if it infers tasks: VISR and the replay learner do, others have no features."""
+        if not isinstance(self.agent, BehaviourModel):
             raise UserError(
                 f"{self.path} holds a {self.config.agent.algorithm} agent, which infers no tasks; "
                 "`visr evaluate RUN` plays it where the environment has rewards."
@@ -143,12 +144,14 @@ class Run(RunFiles):
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
         size = self.agent.task_size
+        if isinstance(which, bool | np.bool_):
+            raise UserError(f"which = {which} is neither a seed nor a direction; give a number.")
         if isinstance(which, int | np.integer):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
             w = collect.own_tasks(self.agent, int(which))().astype(np.float64)
             return Task(name or f"skill:{which}", self.config.env, w, "drawn at random")
-        w = np.asarray(which)
+        w = arguments.array(which, "which")
         if w.dtype.kind not in "iuf" or w.shape != (size,) or not np.isfinite(w).all():
             raise UserError(
                 f"A direction of this run is {size} finite numbers, not {short_repr(which)}."
@@ -223,13 +226,13 @@ class Run(RunFiles):
         if reward is not None:
             task = finetuning.for_reward(task, reward, self.config)
         stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
-        path = self.directory.finetuned_run(stem) if out is None else Path(out)
+        path = self.directory.finetuned_run(stem) if out is None else arguments.path(out, "out")
         if consult is None:
             others = [Task.load(file) for file in self.directory.task_files()]
         else:
             others = [self._checked(other) for other in consult]
-        arguments = (path, self.config, self.visr, task, others, chosen)
-        tuned = finetuning.start(*arguments, observe)
+        inputs = (path, self.config, self.visr, task, others, chosen)
+        tuned = finetuning.start(*inputs, observe)
         return Run(tuned, device=self.visr.device.type)
 
     def play(
@@ -241,14 +244,15 @@ class Run(RunFiles):
 
         >>> run.play(task, video="left.gif")
         """
-        path = None if video is None else Path(video)
+        path = None if video is None else arguments.path(video, "video")
         chosen = self._checked(task)
         asked = self.asked_reward(chosen)
         return session.play(self.agent, self.config, chosen, asked, video=path, **settings)
 
     def export(self, task: TaskLike, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
-        return onnx.export(self.visr, self._checked(task), path, gpi, seed)
+        target = arguments.path(path, "path")
+        return onnx.export(self.visr, self._checked(task), target, gpi, seed)
 
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
@@ -306,7 +310,7 @@ class Run(RunFiles):
         """phi of each observation: [N, d], unit length."""
         with torch.inference_mode():
             states = policy.states(self.agent, self._codec, observations)
-            return self.visr.phi(states).cpu().numpy()
+            return self.visr.cumulant(Transitions(states)).cpu().numpy()
 
     def successor_features(self, observations: ArrayLike, w: ArrayLike) -> NDArray[np.float32]:
         """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""

@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visr.errors import UserError
 from visr.storage.packed_models import PackedModel
-from visr.storage.records.task import SavedTasks
-from visr.storage.run_dir import RunDir
+from visr.storage.records.task import Task
+from visr.storage.run_dir import RunDir, slug
 from visr.storage.summaries import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+class SavedTasks(Mapping[str, Task]):
+    """The tasks that a run keeps, by name; read when asked for."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+
+    def __getitem__(self, name: str) -> Task:
+        """The task of that name; a KeyError lists the others."""
+        if name not in self._files():
+            raise KeyError(f"no task {name!r}; there are {', '.join(self._files()) or 'none yet'}")
+        return Task.load(self._files()[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files())
+
+    def __len__(self) -> int:
+        return len(self._files())
+
+    def __repr__(self) -> str:
+        """The names."""
+        return f"<SavedTasks {', '.join(self) or 'none yet'}>"
+
+    def _files(self) -> dict[str, Path]:
+        return {path.stem: path for path in self._run.task_files()}
 
 
 class RunFiles(Summary):
@@ -48,3 +77,31 @@ class RunFiles(Summary):
             )
         figure._repr_png_ = lambda: style.png(figure)  # pyright: ignore  # notebooks show it
         return figure
+
+
+def new_path(run: RunDir, task: Task) -> Path:
+    """A path in the run, named after the reward, that no task of another reward has."""
+    stem = slug(task.name)
+    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
+    return next(path for path in map(run.task, numbered) if _is_free(path, task))
+
+
+def _is_free(path: Path, task: Task) -> bool:
+    """Whether nothing is there, or an earlier task for the same reward."""
+    if not path.exists():
+        return True
+    try:
+        return Task.load(path).name == task.name
+    except UserError:
+        return False
+
+
+def find_task(run: RunDir, task: str) -> Path:
+    """The file of a task that is named by its name in the run or by a path."""
+    saved = run.task(task)
+    if saved.parent == run.tasks and saved.is_file():
+        return saved
+    if Path(task).is_file():
+        return Path(task)
+    names = ", ".join(path.stem for path in run.task_files()) or "none yet; see `visr infer`"
+    raise UserError(f"There is no task {task!r}: neither a file nor saved in the run ({names}).")

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from visr.agents.visr import Visr
+from visr import arguments
+from visr.agents.base import BehaviourModel
 from visr.config import RunConfig, flags, presets
 from visr.config.fields import SECTIONS
-from visr.errors import UserError, needing, one_line
+from visr.errors import UserError, needing, one_line, short_repr
 from visr.run import Run
 from visr.storage import packed_models
 from visr.storage.files import write_bytes
@@ -40,9 +41,13 @@ def pack(
 
     `fields` replace what the card takes from the run's files: `scores`, `recipe`; `most` bounds the size.
     """
-    if not isinstance(run.agent, Visr):
+    if not isinstance(run, Run):
+        raise UserError(f"run = {short_repr(run)} is not a run; give what visr.load returns.")
+    target = arguments.path(out, "out")
+    if not isinstance(run.agent, BehaviourModel):
         raise UserError(
-            f"{run.address} holds a {run.config.agent.algorithm} agent; only VISR can be packed."
+            f"{run.address} holds a {run.config.agent.algorithm} agent, which infers no tasks; such agents "
+            "cannot be packed."
         )
     most = fields.pop("most", packed_models.LARGEST)
     known = None if run.model is None else run.model.card
@@ -57,10 +62,9 @@ def pack(
     card = Card(
         num_steps=run.num_steps, seed=seed, precision=precision, config=run.config, **description
     )
-    networks = {"phi": run.agent.phi, "psi": run.agent.psi}
-    tensors = {f"{n}.{k}": v for n, net in networks.items() for k, v in net.state_dict().items()}
+    tensors = run.agent.packed()
     kept = dict(run.tasks) if tasks else {}
-    return packed_models.open_model(packed_models.pack(Path(out), card, tensors, kept, most))
+    return packed_models.open_model(packed_models.pack(target, card, tensors, kept, most))
 
 
 def _scores(run: Run) -> Scores:
@@ -140,7 +144,7 @@ def pull(repo: str, out: str | Path | None = None) -> Path:
     with needing("huggingface_hub", "hub"):
         import huggingface_hub
     name = repo.rpartition("/")[2]
-    path = Path("runs") / f"{name}.safetensors" if out is None else Path(out)
+    path = Path("runs") / f"{name}.safetensors" if out is None else arguments.path(out, "out")
     if path.exists():
         raise UserError(f"{path} exists already; name another file.")
     with tempfile.TemporaryDirectory() as place:

@@ -22,7 +22,7 @@ from visr.training.learner import Learner
 from visr.training.loop import Loop
 from visr.types import EnvSpec, Unroll
 
-ALGORITHMS = tuple(a for a in get_args(Algorithm) if a not in BASELINES)
+ALGORITHMS = tuple(a for a in get_args(Algorithm) if a not in ("replay", *BASELINES))
 SPEC = EnvSpec(Discrete(5), num_actions=2)
 SMALL = {"hidden_sizes": (32, 32), "curiosity_size": 16, "num_skills": 2, "target_period": 5}
 GAMMA = 0.9

@@ -137,5 +137,5 @@ def test_task_steps_are_refused_with_an_lstm():
     config = configuration.replace(
         RunConfig(), task_distribution="visited", task_steps=1, core="lstm"
     )
-    with pytest.raises(UserError, match="--core none"):
+    with pytest.raises(UserError, match='core="none"'):
         agents.new(config.agent, EnvSpec(Discrete(9), num_actions=4))

@@ -125,7 +125,7 @@ def test_two_learners_that_split_batches_equal_one(tiny: Any):
 
 
 def test_a_local_session_refuses_more_gpus_than_there_are():
-    with pytest.raises(UserError, match=r"ask for 99 GPUs.*--cluster auto"):
+    with pytest.raises(UserError, match=r"ask for 99 GPUs.*cluster=.auto"):
         session_module._check_gpus(session_module.Needs(1, 99.0), "local")
 
 

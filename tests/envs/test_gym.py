@@ -346,7 +346,7 @@ def test_a_real_continuous_environment_can_be_played():
 @pytest.mark.parametrize(
     ("space", "discretise", "words"),
     [
-        (spaces.Box(-1, 1, (2,)), 0, "continuous; --discretise 3 would"),
+        (spaces.Box(-1, 1, (2,)), 0, "continuous; discretise=3 would"),
         (spaces.Box(-1, 1, (2,)), 1, "at least 2 values"),
         (spaces.Box(-np.inf, 1, (2,)), 3, "actions with bounds"),
         (spaces.Box(-1, 1, (7,)), 3, r"3\^7 actions; at most 1,000"),

@@ -135,7 +135,7 @@ def test_checking_an_environment_is_no_lasting_consent(here: Path):
 def test_only_environments_are_made_of_a_file(here: Path):
     modules.trust("meadow_of_mine.py:Meadow")
     for name in ("Other", "numpy", "NoSuch", "__doc__"):
-        with pytest.raises(UserError, match=f"Unknown environment '{name}'"):
+        with pytest.raises(UserError, match=f"no environment class '{name}' in .*it has Meadow"):
             make(f"meadow_of_mine.py:{name}")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.explorer.launching import Launched, serving
 from visr import api
-from visr.explorer import serve
+from visr.explorer import launches, serve
 from visr.storage.records.task import Task
 from visr.storage.tables import append_rows
 
@@ -249,12 +249,12 @@ def test_tasks_are_chosen_mixed_saved_and_loaded(opened: Open, launched: Launche
     expect(page.locator("#watch .task-name")).to_have_text("row + col")
     page.click("text=A mixture of two")
     page.click("text=Take this task as B")
-    expect(page.locator("#watch .task-name")).to_have_text("0.5 skill:1 + 0.5 row + col")
+    expect(page.locator("#watch .task-name")).to_have_text("0.5 skill:1 + 0.5 (row + col)")
     page.fill("#watch .save-name", "half and half")
     page.click("#watch .save button")
     expect(page.locator("#watch .said")).to_contain_text("half-and-half.json")
     saved = Task.load(launched.server.explored.run.directory.task("half-and-half"))
-    assert saved.name == "0.5 skill:1 + 0.5 row + col"
+    assert saved.name == "0.5 skill:1 + 0.5 (row + col)"
     page.click("text=A saved task")
     page.select_option("#saved-name", "half-and-half")
     page.click("#chooser >> text=Load")
@@ -421,6 +421,25 @@ def test_a_second_tab_needs_no_token_and_has_its_own_session(opened: Open, launc
     expect(page.locator("#now-step")).to_have_text(re.compile(r"\d\d"))
     expect(other.locator("#now-step")).to_have_text("0")
     assert "token" not in page.url
+    (cookie,) = page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    assert launched.server.token not in page.evaluate(
+        "document.cookie + JSON.stringify({...localStorage})"
+    )
+
+
+def test_a_page_in_a_private_file_leads_to_the_explorer(
+    browser: Any, launched: Launched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    server, context = launched.server, browser.new_context()
+    with launches.registered(launches.Launch(1, server.url, "run")) as file:
+        page = context.new_page()
+        page.goto(file.as_uri())
+        page.wait_for_url(f"http://127.0.0.1:{server.port}/**")
+        expect(page.locator("#connection")).to_have_attribute("data-state", "connected")
+        assert "token" not in page.url
+    context.close()
 
 
 def test_curves_follow_a_run_that_is_training(opened: Open, launched: Launched):

@@ -48,7 +48,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch):
 def test_a_port_in_use_is_one_sentence(trained: Path):
     with serve.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=f"port {port}: .*choose another --port"):
+        with pytest.raises(UserError, match=f"port {port}: .*choose another port="):
             serve.listen("127.0.0.1", port)
 
 

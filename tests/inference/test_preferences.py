@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import visr as library
+from tests.test_cli import visr as command
 from visr.errors import UserError
 from visr.inference import preferences, recording
 
@@ -102,3 +104,20 @@ def test_what_is_no_preference_is_refused_in_one_sentence(
     with pytest.raises(UserError, match=words) as refused:
         cart.infer(preferences=given)
     assert "\n" not in str(refused.value)
+
+
+def test_tables_show_what_fits_the_kind(cart: library.Run, tmp_path: Path):
+    (tmp_path / "likes.json").write_text('{"pairs": [{"better": [0, 5], "worse": [9, 14]}]}')
+    states = np.zeros((6, 4), np.float32)
+    np.savez(tmp_path / "demo.npz", observations=states, actions=np.array([0, 1, 0, 1, 0, 1]))
+    for flag, file, expected in (
+        ("--preferences", "likes.json", ("1 answers", "agreeing answers", "cosine of samples")),
+        ("--demonstration", "demo.npz", ("6 states", "mean phi . w", "agreeing actions")),
+    ):
+        answer = command("infer", cart.path, flag, tmp_path / file, "--out", tmp_path / "t.json")
+        assert answer.code == 0, answer.err
+        assert all(words in answer.out for words in expected), answer.out
+        assert "R^2" not in answer.out
+        assert "condition" not in answer.out
+    compared = cart.inference.compare(cart.inference.prompt(preferences=[((0, 5), (9, 14))]))
+    assert "agreeing answers of Bradley-Terry" in compared.summary()

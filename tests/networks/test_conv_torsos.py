@@ -192,7 +192,7 @@ def test_images_too_small_for_a_torso_are_refused(name: str, smallest: int):
         .all()
     )
     for shape in ((4, smallest - 1, 84), (4, 84, smallest - 1)):
-        with pytest.raises(UserError, match=rf"at least {smallest} pixels .* --torso impala\.$"):
+        with pytest.raises(UserError, match=rf"at least {smallest} pixels .* torso=.impala.\.$"):
             conv_torsos.build(name, shape)
 
 
@@ -207,7 +207,7 @@ def test_image_torsos_refuse_discrete_states(name: str):
         lambda: networks.features(spec, config(name)),
         lambda: networks.successor_features(spec, config(name), 5, 5),
     ):
-        with pytest.raises(UserError, match=rf"torso = '{name}' reads images .* --torso auto\.$"):
+        with pytest.raises(UserError, match=rf"torso = '{name}' reads images .* torso=.auto.\.$"):
             make()
 
 

@@ -103,11 +103,11 @@ def test_packing_the_same_run_twice_gives_the_same_bytes(packed: visr.Run):
     assert first.read_bytes() == second.read_bytes()
 
 
-def test_only_visr_is_packed(tiny: Any, tmp_path: Path):
+def test_agents_that_infer_no_tasks_are_not_packed(tiny: Any, tmp_path: Path):
     from visr import pretraining
 
     run = visr.Run(pretraining.start(tmp_path / "run", tiny(algorithm="diayn", num_steps=320)))
-    with pytest.raises(UserError, match="holds a diayn agent; only VISR can be packed"):
+    with pytest.raises(UserError, match="holds a diayn agent, which infers no tasks"):
         visr.pack(run, tmp_path / "out.safetensors")
 
 

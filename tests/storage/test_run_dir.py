@@ -27,7 +27,7 @@ def test_a_new_run_can_be_opened_and_has_its_configuration(tmp_path: Path):
 def test_a_run_starts_only_in_an_empty_or_new_directory(tmp_path: Path):
     RunDir.create(tmp_path, RunConfig())
     before = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(UserError, match=f"--resume {tmp_path}"):
+    with pytest.raises(UserError, match=f'visr.resume."{tmp_path}"'):
         RunDir.create(tmp_path, RunConfig())
     assert (tmp_path / "config.json").read_bytes() == before
 

@@ -99,6 +99,35 @@ def test_a_mixture_can_be_saved_and_loaded(tmp_path: Path):
     assert np.array_equal(Task.load(tmp_path / "mixed.json").w, mixed.w)
 
 
+def test_sums_read_as_they_are_written():
+    a, b, c = task(EAST, "a"), task(NORTH, "b"), task([0, 0, 1.0], "x0 < 1")
+    named = {
+        "a - b": a - b,
+        "a + b": a + b,
+        "0.7 a + 0.3 b": 0.7 * a + 0.3 * b,
+        "-a": -a,
+        "b - 2 a": b + -2 * a,
+        "-a + b": -(a - b),
+        "a + b + 0.5 (x0 < 1)": sum([a, b, c / 2]),
+        "0.5 a + 0.5 b": (a + b) / 2,
+        "both - (x0 < 1)": mix([(a, 0.6), (b, 0.8)], "both") - c,
+    }
+    assert {name: found.name for name, found in named.items()} == {name: name for name in named}
+    assert np.allclose((a - b).w, [0.5**0.5, -(0.5**0.5), 0])
+    assert np.allclose(sum([a, b, c]).w, np.full(3, 3**-0.5))  # pyright: ignore
+    assert sum([a]) is a
+    assert np.allclose((a / 2 + b / 2).w, (a + b).w)
+
+
+def test_sums_of_other_things_are_refused():
+    with pytest.raises(UserError, match="divided by 0"):
+        _ = task(EAST, "a") / 0
+    with pytest.raises(TypeError):
+        _ = 1 + task(EAST, "a")  # pyright: ignore
+    with pytest.raises(TypeError):
+        _ = task(EAST, "a") / "b"  # pyright: ignore
+
+
 # --- comparing
 
 
@@ -158,6 +187,35 @@ def test_listing_on_the_command_line(trained: Path, tmp_path: Path):
     assert listed["goal-2-3"] == read_json(run / "tasks" / "goal-2-3.json")
 
 
+def test_names_of_a_runs_tasks_are_mixed_and_compared(trained: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    shutil.rmtree(run / "tasks", ignore_errors=True)
+    for name, w in {"east": EAST, "north": NORTH}.items():
+        task(w, f"{name} > 0").save(run / "tasks" / f"{name}.json")
+    assert visr("task", "mix", run, "east", "1", "north", "-1").code == 0
+    mixed = Task.load(run / "tasks" / "east-north.json")
+    assert (mixed.name, mixed.is_regressed) == ("east - north", False)
+    answer = visr("task", "compare", run, "east", "north", "--json").json
+    assert answer["cosines"]["east"] == {"east": 1.0, "north": 0.0}
+    refused = visr("task", "mix", run, "east", "1", "west", "1")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert "no task 'west'" in refused.err
+    assert "(east-north, east, north)" in refused.err
+
+
+def test_tables_show_r_squared_only_where_a_reward_was_regressed(trained: Path, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    shutil.rmtree(run / "tasks", ignore_errors=True)
+    asked = task(EAST, "likes", prompt=TaskPrompt("preferences", "likes"), num_steps=7)
+    asked.save(run / "tasks" / "likes.json")
+    row = next(line for line in visr("task", "list", run).out.splitlines() if "likes" in line)
+    assert row.split()[-3:] == ["7", "answers", "-"]
+    assert asked.summary()["answers"] == "7"
+    assert "R^2" not in asked.summary()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -173,6 +231,7 @@ def test_listing_on_the_command_line(trained: Path, tmp_path: Path):
         (("mix", "nobody.json", "1", "--out", "x.json"), "nobody.json"),
         (("mix", "east.json", "1", "west.json", "1", "--out", "x.json"), "cancel each other out"),
         (("mix", "east.json", "1", "taxi.json", "1", "--out", "x.json"), "only tasks of one run"),
+        (("mix", "run", "east"), "'east' is not a weight"),
         (("compare", "east.json"), "two or more"),
         (("compare", "east.json", "nobody.json"), "nobody.json"),
         (("compare", "east.json", "north.json", "--name", "x"), "belong to `visr task mix`"),

@@ -112,7 +112,7 @@ def test_features_that_are_equal_in_all_states_stop_a_run(
     with (
         caplog.at_level(logging.WARNING, "visr"),
         pytest.raises(
-            UserError, match=r"phi is nearly the same in all states .* --centred-features"
+            UserError, match=r"phi is nearly the same in all states .* centred_features="
         ),
     ):
         pretraining.start(path, tiny(env="Odd/Still-v0", **SMALL))

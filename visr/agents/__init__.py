@@ -5,6 +5,7 @@ from __future__ import annotations
 from visr.agents.base import Agent
 from visr.agents.visr import Visr
 from visr.config.fields import AgentConfig
+from visr.config.replay import ReplayConfig
 from visr.types import EnvSpec
 
 _BEYOND_THE_PAPER = (
@@ -18,10 +19,14 @@ _BEYOND_THE_PAPER = (
 """Settings that only `VisrPlus` has; their defaults are the paper's."""
 
 
-def new(config: AgentConfig, spec: EnvSpec) -> Agent:
+def new(config: AgentConfig, spec: EnvSpec, replay: ReplayConfig | None = None) -> Agent:
     """The configured agent with new weights; DQN, PPO and Rainbow are in `visr.paper.baselines`."""
     if config.algorithm == "visr":
         return new_visr(config, spec)
+    if config.algorithm == "replay":
+        from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+
+        return ReplaySuccessorFeatures(config, spec, replay or ReplayConfig())
     from visr.agents import curiosity, diayn, nsq
 
     classes: dict[str, type[Agent]] = {

@@ -97,10 +97,28 @@ class BehaviourModel(Agent):
     """An agent with a policy for every task w, and a task w for every reward."""
 
     adapts = True
+    packed_parts: tuple[str, ...] = ("phi", "psi")
+    """The modules and buffers that a packed model holds."""
+
+    def packed(self) -> dict[str, Tensor]:
+        """The tensors of a packed model, by name."""
+        return {k: v for k, v in self.state_dict().items() if k.split(".")[0] in self.packed_parts}
+
+    def load_packed(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `packed`."""
+        if tensors.keys() != self.packed().keys():
+            raise ValueError("the names of its tensors are not those of this agent")
+        self.load_state_dict(self.state_dict() | tensors)
+        self.refresh_target()
 
     @abstractmethod
     def cumulant(self, steps: Transitions) -> Tensor:
         """[N, d]: the features of steps that rewards are regressed on, phi(s') for VISR."""
+
+    def cumulants(self, unroll: Unroll) -> Tensor:
+        """What psi sums, at every step of unrolls: [T, B, d]."""
+        seen = unroll.observation
+        return self.cumulant(Transitions(seen[1:], seen[:-1], unroll.action, unroll.terminated))
 
     @abstractmethod
     def task_from(self, c: Tensor, weight: Tensor, config: InferenceConfig) -> Tensor:

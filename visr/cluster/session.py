@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import re
 import socket
 import warnings
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import ray
 from ray.exceptions import RayError, RayTaskError
+from ray.job_config import JobConfig
 
 from visr import envs
 from visr.cluster.supervisor import wait_for_any
@@ -89,9 +91,19 @@ def join(address: str) -> None:
         ) from None
 
 
-def _init(**options: Any) -> None:
+class _OwnPath(JobConfig):
+    """Without it, Ray puts the driver's working directory first on the module path of its workers."""
+
+    def _runtime_env_has_working_dir(self) -> bool:
+        return True
+
+
+def _init(address: str, **options: Any) -> None:
+    os.environ["PYTHONSAFEPATH"] = "1"  # for the processes of Ray
+    if not address.startswith("ray://"):
+        options["job_config"] = _OwnPath()
     # stdout is for results, so workers' output is not forwarded.
-    ray.init(log_to_driver=False, logging_level=logging.ERROR, **options)
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **options)
 
 
 def needs(config: RunConfig) -> Needs:

@@ -88,7 +88,9 @@ class ActorWorker(EnvWorker):
         config = self._config
         set_up_torch(config)
         env = envs.make_vec(config, group_sizes(config)[self._group])
-        agent = devices.prepared(agents.new(config.agent, envs.spec(config)), config.training)
+        agent = devices.prepared(
+            agents.new(config.agent, envs.spec(config), config.replay), config.training
+        )
         self._part = self._actor = Actor(config, env, agent, self._seed)
 
     def collect(self, psi: Arrays) -> tuple[list[NDArray], dict[str, float]]:

@@ -11,9 +11,10 @@ import tyro
 from visr.commands import options, output
 from visr.config import BASELINES
 from visr.errors import UserError
+from visr.run_files import find_task
 from visr.storage import packed_models
 from visr.storage.files import write_json
-from visr.storage.records.task import Task, find_task
+from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir, evaluation_of
 
 if TYPE_CHECKING:

@@ -1,21 +1,28 @@
-"""visr explore: a local web page for a run, or its skill atlas as one file."""
+"""visr explore: a local web page for a run, or its skill atlas as one file; a list of open pages."""
 
 from __future__ import annotations
 
 import contextlib
+import http
 import importlib.util
+import os
 import sys
 import threading
 import webbrowser
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from visr.commands import options, output
 from visr.errors import UserError
+from visr.explorer import launches
 from visr.storage.files import write_bytes
+
+if TYPE_CHECKING:
+    from visr.explorer.serve import Server
 
 _MOST_SKILLS = 48
 
@@ -25,11 +32,15 @@ class Options:
     """Open a web page for a run, finished or in training: paint rewards, watch tasks, compare skills.
 
     The server listens on this machine only, unless --host says otherwise, and requires the token in the
-    printed address. Ctrl-C stops it.
+    printed address. Ctrl-C or `visr explore --stop` stops it.
     """
 
-    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    run: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = ""
     """Directory of a run."""
+    list: bool = False
+    """List the explorers that you run on this machine."""
+    stop: bool = False
+    """Stop the explorers of RUN; without RUN, all that you run on this machine."""
     export: Annotated[str | None, tyro.conf.arg(metavar="FILE.html")] = None
     """Write the skill atlas into one static HTML file and stop."""
     skills: int = 12
@@ -41,7 +52,7 @@ class Options:
     port: int | None = None
     """Port; by default 8017 or the next free one; 0 takes any free one."""
     open: bool = True
-    """Open a browser if stdout is a terminal."""
+    """Open a browser if stdout is a terminal; its command line does not show the token."""
     device: options.Device = "auto"
     json: bool = False
     """Print the address, or the atlas's main numbers, as one JSON object."""
@@ -51,6 +62,8 @@ def run(args: list[str]) -> int:
     """Serve until stopped, or export."""
     chosen = options.parse(Options, args, "explore")
     _check(chosen)
+    if chosen.list or chosen.stop:
+        return _list(chosen)
     _require_packages()
     return _serve(chosen) if chosen.export is None else _export(chosen)
 
@@ -63,6 +76,15 @@ def _require_packages() -> None:
 
 def _check(chosen: Options) -> None:
     options.check_range(chosen, ("port",), 0, 2**16 - 1)
+    if chosen.list or chosen.stop:
+        others = ("export", "skills", "seed", "host", "port", "open", "device")
+        options.refuse(chosen, others, "belongs neither to --list nor to --stop")
+        return
+    if not chosen.run:
+        raise UserError(
+            "Which run? Name its directory, such as `visr explore runs/first`; `visr explore --list` lists "
+            "the explorers that are open."
+        )
     if chosen.export is None:
         options.refuse(chosen, ("skills", "seed"), "belongs to --export")
         return
@@ -80,13 +102,45 @@ def _serve(chosen: Options) -> int:
 
     server = Server(chosen.run, host=chosen.host, port=chosen.port, device=chosen.device)
     result = {"url": server.url, "port": server.port, "token": server.token}
-    with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C is the way to stop it
+    with contextlib.suppress(KeyboardInterrupt), _registered(server, chosen.run) as page:
         output.show(result, chosen.json, path=server.url)
         sys.stdout.flush()
         output.say("Open this address in a browser; Ctrl-C stops the explorer.")
-        if chosen.open and sys.stdout.isatty():
-            threading.Timer(0.5, webbrowser.open, [server.url]).start()
+        if server.warning:
+            output.say(server.warning)
+        if page is not None and chosen.open and sys.stdout.isatty():
+            threading.Timer(0.5, webbrowser.open, [page.as_uri()]).start()
         server.run()
+    return 0
+
+
+@contextlib.contextmanager
+def _registered(server: Server, run: str) -> Iterator[Path | None]:
+    """List this explorer while it serves, where that is possible."""
+    with contextlib.ExitStack() as stack:
+        try:
+            launch = launches.Launch(os.getpid(), server.url, str(Path(run).absolute()))
+            page = stack.enter_context(launches.registered(launch))
+        except (OSError, UserError) as error:
+            output.say(f"This explorer is not listed, and no browser is opened: {error}")
+            page = None
+        yield page
+
+
+def _list(chosen: Options) -> int:
+    """Show, or stop, the explorers of this user."""
+    wanted = str(Path(chosen.run).absolute()) if chosen.run else None
+    found = [launch for launch in launches.running() if wanted in (None, launch.run)]
+    if chosen.stop:
+        found = [
+            launch for launch in found if launch.ask("POST", "/api/stop") == http.HTTPStatus.OK
+        ]
+    title = "Stopped" if chosen.stop else "Running"
+    shown = [{"address": one.address, "run": one.run, "pid": one.pid} for one in found]
+    rows = [(one.address, one.run, str(one.pid)) for one in found]
+    remarks = () if rows else (f"No explorer {'of this run ' if wanted else ''}is running here.",)
+    header = ("address", "run", "process")
+    output.show({title.lower(): shown}, chosen.json, title, rows, header, remarks=remarks)
     return 0
 
 

@@ -13,9 +13,10 @@ import tyro
 from visr.commands import options, output
 from visr.config import FinetuneConfig
 from visr.errors import UserError
+from visr.run_files import find_task
 from visr.storage import schema
 from visr.storage.records.finetuning import EpisodeScore, ExactScore, FinetuneResult
-from visr.storage.records.task import Task, find_task
+from visr.storage.records.task import Task
 from visr.training import progress
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ import numpy as np
 
 from visr.commands import evaluate, options, output
 from visr.errors import UserError
-from visr.storage.records.task import Task, new_path
+from visr.run_files import new_path
+from visr.storage.records.task import Task
 from visr.storage.run_dir import slug
 
 if TYPE_CHECKING:
@@ -207,12 +208,20 @@ def _infer_from_steps(loaded: Run, chosen: Options) -> None:
             "file": str(path),
         },
         chosen.json,
-        f"{loaded.config.env}, {_given(chosen)} {shown}: {compared.num_steps:,} steps of "
-        f"{compared.num_episodes:,} episodes, {compared.num_rewarded:,} with a reward; * is best",
+        f"{loaded.config.env}, {_given(chosen)} {shown}: {_counts(compared)}; * is best",
         rows,
         header,
         path=path,
         remarks=[*words, _next(loaded, path)],
+    )
+
+
+def _counts(compared: Comparison) -> str:
+    if compared.counted != "steps":  # no reward was regressed
+        return f"{compared.num_steps:,} {compared.counted}"
+    return (
+        f"{compared.num_steps:,} steps of {compared.num_episodes:,} episodes, "
+        f"{compared.num_rewarded:,} with a reward"
     )
 
 
@@ -277,10 +286,11 @@ def _table(
             "method": f"{one['method']} *" if name == best else one["method"],
             "mean return (95 %)": _mean(one),
             "expected return": _decimals(one["expected_return"], 2),
-            "R^2 held out": _decimals(one["r_squared"], 3),
-            "condition": _condition(one["condition_number"]),
+            **{name: f"{value:.2f}" for name, value in one.get("measures", {}).items()},
+            "R^2 held out": "" if "measures" in one else _decimals(one["r_squared"], 3),
+            "condition": "" if "measures" in one else _condition(one["condition_number"]),
             "bootstrap cosine": _decimals(one["steadiness"], 2),
-            "w": _with_errors(one["w"], one["interval"] or [one["w"], one["w"]]),
+            "w": _with_errors(one["w"], one["interval"]),
         }
         for name, one in methods.items()
     ]
@@ -305,8 +315,11 @@ def _condition(value: float) -> str:
     return "-" if math.isinf(value) else f"{value:.3g}"
 
 
-def _with_errors(w: list[float], interval: list[list[float]], most: int = 5) -> str:
-    """The first few numbers of w, each with half the width of its interval."""
-    bounds = zip(w[:most], *interval, strict=False)
-    shown = " ".join(f"{x:+.2f}±{(high - low) / 2:.2f}" for x, low, high in bounds)
+def _with_errors(w: list[float], interval: list[list[float]] | None, most: int = 5) -> str:
+    """The first few numbers of w, each with half the width of its interval where there is one."""
+    if interval is None:
+        shown = " ".join(f"{x:+.2f}" for x in w[:most])
+    else:
+        bounds = zip(w[:most], *interval, strict=False)
+        shown = " ".join(f"{x:+.2f}±{(high - low) / 2:.2f}" for x, low, high in bounds)
     return shown if len(w) <= most else f"{shown} ..."

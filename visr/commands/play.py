@@ -10,7 +10,8 @@ import numpy as np
 
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.storage.records.task import Task, find_task
+from visr.run_files import find_task
+from visr.storage.records.task import Task
 
 if TYPE_CHECKING:
     from visr.api import Run

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
+import functools
+import inspect
+import textwrap
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +16,7 @@ from typing import Annotated, Any
 
 import tyro
 
-from visr.commands import options, output, short_help
+from visr.commands import options, output
 from visr.config import (
     GRID,
     SECTIONS,
@@ -24,7 +28,7 @@ from visr.config import (
     replace,
     trainable,
 )
-from visr.errors import UserError
+from visr.errors import UserError, encodable
 from visr.storage.run_dir import RunDir
 
 
@@ -144,11 +148,56 @@ def _train_seeds(chosen: Options, config: RunConfig) -> None:
 
 def _help(args: list[str]) -> None:
     """The flags that most people use, with the defaults of the environment that is named."""
+    from rich.console import Console
+    from rich.table import Table
+
     words = [word for word in args if not word.startswith("-")]
     default = _defaults(args, words[0]) if words[:1] and args[0] == words[0] else _defaults(args)
-    others = "Everything else, by section: visr pretrain --help-all"
+    console = Console(highlight=False, markup=False, emoji=False)
     summary = f"{Options.__doc__} The defaults below are those of {default.env}."
-    short_help.show("pretrain", summary, _EXAMPLE, default, _COMMON, others)
+    console.print(f"usage: visr pretrain ENV [flags]\n\n{summary}\n\n  {_EXAMPLE}\n")
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    known = {name: (value, text) for name, value, text in _fields(default)}
+    for flag in _COMMON:
+        value, text = known[flag]
+        table.add_row(f"--{flag.replace('_', '-')}", _shown(value), text)
+    console.print(table)
+    console.print("\nEverything else, by section: visr pretrain --help-all")
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if type(value) is int else encodable(str(value))
+
+
+def _fields(options: Any) -> Iterator[tuple[str, Any, str]]:
+    """Every field of a dataclass and of the dataclasses in it: name, value and help text."""
+    texts = _texts(type(options))
+    for field in dataclasses.fields(options):
+        value = getattr(options, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _fields(value)
+        else:
+            yield field.name, value, texts.get(field.name, "")
+
+
+@functools.cache
+def _texts(cls: type) -> dict[str, str]:
+    """The string that follows each field in the source of a dataclass and of its bases."""
+    texts: dict[str, str] = {}
+    for base in reversed(cls.__mro__[:-1]):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        assert isinstance(tree, ast.ClassDef)
+        for field, text in zip(tree.body, tree.body[1:], strict=False):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                assert isinstance(field.target, ast.Name)
+                assert isinstance(text.value, ast.Constant)
+                texts[field.target.id] = " ".join(str(text.value.value).split())
+    return texts
 
 
 def _defaults(args: list[str], env: str = Options.env) -> Options:
@@ -161,7 +210,8 @@ def _defaults(args: list[str], env: str = Options.env) -> Options:
     elif preset is not None:
         base = presets.get(preset)
     else:
-        base = presets.for_environment(fields.get("env", GRID) if env == GRID else env)
+        algorithm = _value_of("--algorithm", args) or fields.get("algorithm")
+        base = presets.for_environment(fields.get("env", GRID) if env == GRID else env, algorithm)
     if env != GRID:
         fields = {**fields, "env": env}
     base = replace(base, **fields)

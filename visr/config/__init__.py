@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401
 
+from visr.config.bounds import Bound
 from visr.config.check import check_env, check_value, trainable, validated
 from visr.config.fields import (
     ATARI,
@@ -12,7 +13,6 @@ from visr.config.fields import (
     AgentConfig,
     Algorithm,
     AtariConfig,
-    Bound,
     ClusterConfig,
     FinetuneConfig,
     GridConfig,
@@ -23,3 +23,4 @@ from visr.config.fields import (
     TrainingConfig,
 )
 from visr.config.load import field_names, finetune_settings, flags, from_dict, replace, to_dict
+from visr.config.replay import ReplayConfig

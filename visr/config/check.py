@@ -10,18 +10,18 @@ import re
 import typing
 from typing import Any, Literal
 
+from visr.config.bounds import LARGEST_SIZE, Bound
 from visr.config.fields import (
     BASELINES,
     GRID,
-    LARGEST_SIZE,
     SECTIONS,
     AgentConfig,
-    Bound,
     ClusterConfig,
     FinetuneConfig,
     RunConfig,
     TrainingConfig,
 )
+from visr.config.replay import ReplayConfig
 from visr.errors import UserError, short_repr
 
 _ENV = re.compile(
@@ -42,6 +42,7 @@ def validated(config: RunConfig) -> RunConfig:
     _check_agent(config.agent)
     _check_sizes(config)
     _check_groups(config.training)
+    _check_practice(config.replay)
     _check_cluster(config.cluster, config.training)
     return config
 
@@ -211,6 +212,24 @@ def _check_sizes(config: RunConfig) -> None:
                 f"{settings} would take {size:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) "
                 "are sensible, so choose smaller."
             )
+
+
+def _check_practice(replay: ReplayConfig) -> None:
+    """Shares of practised tasks."""
+    shares = (replay.goal_share, replay.stretch_share, replay.constant_share)
+    if sum(shares) > 1 + 1e-9:
+        raise UserError(
+            f"goal_share, stretch_share and constant_share sum to {sum(shares):g}; give shares of at most 1 "
+            "in all."
+        )
+    if replay.num_stages > _MOST_STAGES:
+        raise UserError(
+            f"num_stages = {replay.num_stages} leaves the first ones without steps; give at most "
+            f"{_MOST_STAGES}."
+        )
+
+
+_MOST_STAGES = 8
 
 
 def _check_groups(training: TrainingConfig) -> None:

@@ -5,47 +5,32 @@ A field's docstring is its help text on the command line. Nothing here imports t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Literal
+from typing import Literal
+
+from visr.config.bounds import (
+    Amount,
+    Count,
+    CountFromOne,
+    Fraction,
+    Positive,
+    Resource,
+    Size,
+    SizeFromTwo,
+    SizeOrZero,
+)
+from visr.config.replay import ReplayConfig
 
 GRID, ATARI, MINATAR = "visr/Grid-v0", "ALE/", "MinAtar/"
 """The id of the grid world, and the prefixes of the ids of Atari and MinAtar games."""
 
 Algorithm = Literal[
-    "visr", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
+    "visr", "replay", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
     "dqn", "ppo", "rainbow",
 ]  # fmt: skip
 """The agents; `docs/agents.md` has their sources."""
 BASELINES = ("dqn", "ppo", "rainbow")
 """Agents with their own networks, optimiser and replay buffer; DQN and PPO are Stable-Baselines3's."""
-
-
-@dataclass(frozen=True)
-class Bound:
-    """The smallest and the largest number that a field may hold; for a text or a list, its length."""
-
-    low: float = -math.inf
-    high: float = math.inf
-    is_open: bool = False
-    """`low` itself is not allowed."""
-
-    def contains(self, value: float) -> bool:
-        """Whether a number lies within."""
-        return self.low <= value <= self.high and not (self.is_open and value == self.low)
-
-
-LARGEST_INT = 2**63 - 1
-LARGEST_SIZE = 10**6  # of anything that is held in memory
-Fraction = Annotated[float, Bound(0, 1)]
-Count = Annotated[int, Bound(0, LARGEST_INT)]
-CountFromOne = Annotated[int, Bound(1, LARGEST_INT)]
-Size = Annotated[int, Bound(1, LARGEST_SIZE)]
-SizeFromTwo = Annotated[int, Bound(2, LARGEST_SIZE)]
-SizeOrZero = Annotated[int, Bound(0, LARGEST_SIZE)]
-Amount = Annotated[float, Bound(0, LARGEST_INT)]
-Positive = Annotated[float, Bound(0, LARGEST_INT, is_open=True)]
-Resource = Annotated[float, Bound(0, LARGEST_SIZE)]
 
 
 @dataclass(frozen=True)
@@ -281,6 +266,7 @@ class RunConfig:
     gym: GymConfig = field(default_factory=GymConfig)
     agent: AgentConfig = field(default_factory=AgentConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
     inference: InferenceConfig = field(default_factory=InferenceConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
 

@@ -79,8 +79,11 @@ def whole_number(text: str) -> int:
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """Plain nested dictionaries, ready for JSON."""
-    return dataclasses.asdict(config)
+    """Plain nested dictionaries, ready for JSON; settings of the replay learner only if it is chosen."""
+    content = dataclasses.asdict(config)
+    if config.agent.algorithm != "replay":
+        del content["replay"]
+    return content
 
 
 def flags(chosen: Any, default: Any) -> list[str]:

@@ -126,6 +126,63 @@ MINATAR_PLUS: dict[str, object] = {
 }
 """What `minatar-plus` adds to `minatar`."""
 
+# The replay learner (docs/replay.md); `num_updates` fit the time of one core that its page names.
+_REPLAY: dict[str, object] = {
+    "algorithm": "replay",
+    "value_weight": 20.0,
+    "psi_learning_rate": 1.5e-3,
+    "psi_adam_epsilon": 1e-8,
+    "log_every": 20_000,
+}
+_REPLAY_GRID: dict[str, object] = {
+    **_REPLAY,
+    "num_features": 128,
+    "gamma": 0.95,
+    "num_envs": 16,
+    "unroll_length": 128,
+    "num_steps": 300_000,
+    "warmup_steps": 200_000,
+    "checkpoint_every": 100_000,
+    "evaluate_every": 300_000,
+}
+_REPLAY_VECTORS: dict[str, object] = {
+    **_REPLAY,
+    "num_features": 104,
+    "epsilon": 0.0,
+    "num_envs": 64,
+    "unroll_length": 64,
+    "num_steps": 340_000,
+    "warmup_steps": 40_000,
+    "num_stages": 3,
+    "num_updates": 9_000,
+    "transitions_per_update": 128,
+    "tasks_per_update": 16,
+    "goal_share": 0.45,
+    "stretch_share": 0.25,
+    "constant_share": 0.2,
+    "target_rate": 0.05,
+    "checkpoint_every": 100_000,
+}
+_REPLAY_PLANES: dict[str, object] = {
+    **_REPLAY,
+    "num_features": 96,
+    "psi_learning_rate": 1e-3,
+    "n_step": 3,
+    "num_envs": 64,
+    "unroll_length": 40,
+    "num_steps": 1_000_000,
+    "warmup_steps": 26_000,
+    "num_stages": 2,
+    "num_updates": 20_000,
+    "transitions_per_update": 64,
+    "tasks_per_update": 16,
+    "goal_share": 0.7,
+    "stretch_share": 0.22,
+    "psi_width": 128,
+    "target_rate": 0.01,
+    "checkpoint_every": 250_000,
+}
+
 PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "paper": ("the paper's numbers for Atari: every field's default", {}),
     "grid": ("the paper's grid world: d = 5, 38.4M steps", _GRID),
@@ -135,6 +192,10 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
         _PLUS,
     ),
     "demo": (
+        "the replay learner on the grid world: a minute of one core, policies near the optimum",
+        _REPLAY_GRID,
+    ),
+    "demo-visr": (
         "two minutes of grid-wide, with smaller networks",
         {**_WIDE, "hidden_sizes": (256, 256), "num_steps": 8_000_000, "evaluate_every": 500_000},
     ),
@@ -146,6 +207,12 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
         "minatar with extensions of the paper: exploration bonus, tasks of visited states",
         {**_MINATAR, **MINATAR_PLUS},
     ),
+    "replay-grid": (
+        "the replay learner on grid worlds and other small sets of states",
+        _REPLAY_GRID,
+    ),
+    "replay-vectors": ("the replay learner on vectors, such as CartPole's", _REPLAY_VECTORS),
+    "replay-minatar": ("the replay learner on MinAtar's games", _REPLAY_PLANES),
     "smoke": (
         "a test run of a few seconds",
         {
@@ -170,8 +237,11 @@ def get(name: str) -> RunConfig:
     return configuration.replace(RunConfig(), **PRESETS[name][1])
 
 
-def for_environment(env: str) -> RunConfig:
-    """The default configuration of an environment."""
+def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
+    """The default configuration of an environment, and of the replay learner there."""
+    if algorithm == "replay":
+        kind = "grid" if env == GRID else "minatar" if env.startswith(MINATAR) else "vectors"
+        return get(f"replay-{kind}")
     if env.startswith(ATARI):
         return get("atari")
     if env.startswith(MINATAR):

@@ -43,6 +43,8 @@ class EpisodeSteps(NamedTuple):
     """[n, ...]"""
     reward: Floats
     """[n]"""
+    terminated: Bools | None = None
+    """[n], whether the episode ended with this step; None where that is not known."""
 
 
 @dataclass
@@ -103,6 +105,7 @@ def play_episodes(
             action[happened],
             observation[happened],
             reward[happened],
+            terminated[happened],
         )
         slots.add(steps)
         num_steps += len(steps.episode)

@@ -22,7 +22,7 @@ from typing import Any
 import gymnasium
 from gymnasium.envs.registration import EnvSpec
 
-from visr.errors import UserError, short_repr
+from visr.errors import UserError, did_you_mean, short_repr
 from visr.storage import consent
 
 TRUST = "VISR_TRUST"
@@ -52,11 +52,24 @@ def load(env: str) -> str | EnvSpec:
     if not module:
         return name
     loaded = sys.modules.get(_name_in_python(module)) or _import(module, env)
+    if name in gymnasium.registry:
+        return name
     made = getattr(loaded, name, None)
-    is_class = isinstance(made, type) and issubclass(made, gymnasium.Env)
-    if name not in gymnasium.registry and (is_class or inspect.isfunction(made)):
+    if _is_env_class(made) or inspect.isfunction(made):
         return EnvSpec(name, entry_point=made)  # pyright: ignore
-    return name
+    if not name.isidentifier():
+        return name  # an id; gymnasium says what is wrong with it
+    classes = {key: value for key, value in vars(loaded).items() if _is_env_class(value)}
+    own = [key for key, value in classes.items() if value.__module__ == loaded.__name__]
+    has = f"it has {', '.join(own)}" if own else "it has no environment class"
+    raise UserError(
+        f"There is no environment class {name!r} in {module!r}; "
+        + did_you_mean(name, own, f"{has}.")
+    )
+
+
+def _is_env_class(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, gymnasium.Env)
 
 
 def id_of(env: Any) -> str:
@@ -95,11 +108,14 @@ def _import(module: str, env: str) -> ModuleType:
         )
     trust(env)  # for child processes
     if file is not None and (place := str(_root(file))) not in sys.path:
-        sys.path.insert(0, place)
+        sys.path.append(place)  # last: nothing beside the file replaces an installed module
     try:
-        if file is None or not is_file:
-            return importlib.import_module(module)
-        return _import_file(_name_in_python(module), file)
+        name = _name_in_python(module).partition(".")[0]
+        if file is not None and file.is_file() and name not in sys.modules:
+            loaded = _import_file(name, file)  # this file, whatever the module path holds
+            if is_file:
+                return loaded
+        return importlib.import_module(module)
     except Exception as error:  # the user's code failed
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         kind = "file" if is_file else "module"

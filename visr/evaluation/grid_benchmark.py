@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 
 from visr import envs
-from visr.agents.base import Agent
+from visr.agents.base import Agent, BehaviourModel
 from visr.agents.diayn import Diayn
-from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
@@ -57,11 +56,11 @@ class GridBenchmark:
 
     def scores(self, agent: Agent | None) -> dict[str, float]:
         """Mean fraction of optimal per family; empty for agents that cannot be given a task."""
-        if isinstance(agent, Visr):
-            return self._visr_scores(agent)
+        if isinstance(agent, BehaviourModel):
+            return self._inferred_scores(agent)
         return self._best_skill_scores(agent) if isinstance(agent, Diayn) else {}
 
-    def _visr_scores(self, agent: Visr) -> dict[str, float]:
+    def _inferred_scores(self, agent: BehaviourModel) -> dict[str, float]:
         """Per family: w's own policy, GPI over w and sampled neighbours, exact planning on phi . w."""
         phi = features(agent, self.world)
         w = self.span.numpy().astype(np.float64)
@@ -82,7 +81,7 @@ class GridBenchmark:
         return scores
 
     def _family(
-        self, name: str, agent: Visr, phi: Floats, w: Floats, reward: Floats
+        self, name: str, agent: BehaviourModel, phi: Floats, w: Floats, reward: Floats
     ) -> dict[str, float]:
         policies = {
             name: actions(agent, self.world, w, gpi=False),
@@ -116,7 +115,7 @@ class GridBenchmark:
         values = dynamic_programming.optimal_values(self.world.transitions, reward, self.gamma)
         return dynamic_programming.greedy(self.world.transitions, reward, values, self.gamma)
 
-    def _infer(self, agent: Visr, phi: Floats, reward: Floats) -> Floats:
+    def _infer(self, agent: BehaviourModel, phi: Floats, reward: Floats) -> Floats:
         free = self.world.free
         c, weight = torch.from_numpy(phi[free]), torch.from_numpy(reward[free])
         try:
@@ -126,7 +125,7 @@ class GridBenchmark:
 
 
 @torch.inference_mode()
-def features(agent: Visr, world: GridWorld) -> Floats:
+def features(agent: BehaviourModel, world: GridWorld) -> Floats:
     """phi of every state, [S, d]."""
     states = torch.arange(world.num_states, device=agent.device)
     return agent.cumulant(Transitions(states)).cpu().numpy().astype(np.float64)
@@ -149,7 +148,9 @@ def actions(agent: Agent, world: GridWorld, w: Floats, gpi: bool, seed: int = 0)
     return torch.stack(policy).numpy()
 
 
-def evaluate(agent: Visr, world: GridWorld, task: Task, gamma: float, gpi: bool) -> Evaluation:
+def evaluate(
+    agent: BehaviourModel, world: GridWorld, task: Task, gamma: float, gpi: bool
+) -> Evaluation:
     """The exact value of the task's greedy policy, for its true reward; without one, for phi . w."""
     represented = features(agent, world) @ task.w
     reward = represented if task.reward is None else _true_reward(task.reward, task, world)
@@ -185,7 +186,7 @@ def _true_reward(reward: Floats, task: Task, world: GridWorld) -> Floats:
     return reward
 
 
-def snapshot(agent: Visr, world: GridWorld) -> GridSnapshot:
+def snapshot(agent: BehaviourModel, world: GridWorld) -> GridSnapshot:
     """phi [S, d]; for 49 random w the rewards phi . w and the GPI values over 10 uniform policies [49, S]."""
     phi = features(agent, world)
     random = torch.Generator().manual_seed(_SNAPSHOT_SEED)
@@ -200,7 +201,9 @@ def snapshot(agent: Visr, world: GridWorld) -> GridSnapshot:
 
 
 @torch.inference_mode()
-def _gpi_values(agent: Visr, w: torch.Tensor, policies: torch.Tensor, num_states: int) -> Floats:
+def _gpi_values(
+    agent: BehaviourModel, w: torch.Tensor, policies: torch.Tensor, num_states: int
+) -> Floats:
     """V(s) = max_a max_i psi(s, a, w_i) . w for every w [K, d] -> [K, S]."""
     tasks = w.to(agent.device).repeat_interleave(num_states, dim=0)
     states = torch.arange(num_states, device=agent.device).repeat(len(w))

@@ -16,7 +16,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp
 from starlette.websockets import WebSocket
 
 from visr.errors import UserError
@@ -30,14 +29,16 @@ Work = Callable[[ExplorerState, RequestFields], dict[str, Any]]
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
-def build(explored: ExplorerState, *, token: str, host: str) -> ASGIApp:
-    """The application behind its authentication."""
+def build(
+    explored: ExplorerState, *, token: str, host: str, stop: Callable[[], None]
+) -> AuthMiddleware:
+    """The application behind its authentication; a request can `stop` the server."""
     handlers: Any = {UserError: _error, HTTPException: _error, Exception: _unexpected}
-    app = Starlette(routes=_routes(explored), exception_handlers=handlers)
+    app = Starlette(routes=_routes(explored, stop), exception_handlers=handlers)
     return AuthMiddleware(app, token=token, host=host)
 
 
-def _routes(explored: ExplorerState) -> list[BaseRoute]:
+def _routes(explored: ExplorerState, stop: Callable[[], None]) -> list[BaseRoute]:
     folder = resources.files("visr.explorer") / "static"
     # read once, so that no name from a request reaches the file system
     files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
@@ -71,6 +72,10 @@ def _routes(explored: ExplorerState) -> list[BaseRoute]:
         headers = {"content-disposition": 'attachment; filename="atlas.html"'}
         return Response(page, media_type=_TYPES["html"], headers=headers)
 
+    async def stopped(_: Request) -> Response:
+        stop()
+        return _json({"stopped": True})
+
     async def live_session(websocket: WebSocket) -> None:
         await live.serve(websocket, explored)
 
@@ -87,6 +92,7 @@ def _routes(explored: ExplorerState) -> list[BaseRoute]:
         route("POST", "save", _save),
         route("POST", "reload", _reload, strokes),
         route("POST", "atlas", _start_atlas),
+        Route("/api/stop", stopped, methods=["POST"]),
         Route("/api/atlas", atlas_so_far),
         Route("/api/atlas.html", atlas_file),
         WebSocketRoute("/api/live", live_session),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import re
 import secrets
@@ -15,7 +16,7 @@ import uvicorn
 
 from visr.api import Run
 from visr.errors import UserError
-from visr.explorer import app, painting
+from visr.explorer import app, painting, protocols
 from visr.explorer.messages import MAX_BYTES
 from visr.explorer.state import ExplorerState
 
@@ -41,18 +42,18 @@ class Server:
         warm_up(self.explored.run)
         self._socket = listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]
+        guarded = app.build(self.explored, token=self.token, host=host, stop=self.stop)
         config = uvicorn.Config(
-            app.build(self.explored, token=self.token, host=host),
+            guarded,
             log_level="error",
             access_log=False,
-            http="h11",
-            ws="websockets-sansio",
+            http=protocols.http_protocol(guarded.has_token),
+            ws=protocols.WebSocketProtocol,
             ws_max_size=MAX_BYTES,
             ws_max_queue=16,
             lifespan="off",
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=64,
             timeout_graceful_shutdown=2,
         )
         self._uvicorn = uvicorn.Server(config)
@@ -63,6 +64,18 @@ class Server:
         name = "127.0.0.1" if self.host in ("0.0.0.0", "::", "") else self.host
         name = f"[{name}]" if ":" in name else name
         return f"http://{name}:{self.port}/?token={self.token}"
+
+    @property
+    def warning(self) -> str:
+        """What to know about an address that other machines reach; nothing for a loopback address."""
+        if ipaddress.ip_address(self._socket.getsockname()[0]).is_loopback:
+            return ""
+        return (
+            f"--host {self.host} admits other machines, and there is no TLS: who reads the traffic gets the "
+            "token, and anybody with the token can compute here and write tasks into the run. It is safer to "
+            f"leave --host out and, on your own machine, open a tunnel: `ssh -L {self.port}:127.0.0.1:"
+            f"{self.port} {socket.gethostname()}`."
+        )
 
     def run(self) -> None:
         """Serve until Ctrl-C or SIGTERM."""

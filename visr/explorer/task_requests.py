@@ -24,7 +24,8 @@ from visr.inference import expression
 from visr.inference.demonstration import Demonstration
 from visr.inference.prompts import Prompt, Reward
 from visr.inference.steps import RewardedSteps
-from visr.storage.records.task import Task, TaskPrompt, cosine, mix, new_path
+from visr.run_files import new_path
+from visr.storage.records.task import Task, TaskPrompt, cosine, mix
 from visr.storage.run_dir import slug
 
 MAX_EPISODES, MAX_STEPS = 50, 100_000

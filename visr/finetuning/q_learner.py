@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Adam
 
-from visr.agents.visr import Visr, n_step_error
+from visr.agents.base import BehaviourModel
+from visr.agents.visr import n_step_error
 from visr.config import FinetuneConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.training.learner import load_moments, moments, within
@@ -30,7 +31,7 @@ class QLearner:
     """
 
     def __init__(
-        self, agent: Visr, settings: FinetuneConfig, w: Tensor, clip_rewards: bool
+        self, agent: BehaviourModel, settings: FinetuneConfig, w: Tensor, clip_rewards: bool
     ) -> None:
         self.agent, self._settings, self._clips = agent, settings, clip_rewards
         self._gamma, self._device = agent.config.gamma, agent.device
@@ -53,7 +54,7 @@ class QLearner:
         """r ~ unit * c . w + rest, by least squares on these steps."""
         is_step = ~seen.is_reset
         parts = (seen.part(i, i + _PHI_BATCH) for i in range(0, seen.num_unrolls, _PHI_BATCH))
-        sums = [self.agent.phi_loss(p.to(self._device))[1] for p in parts]
+        sums = [self.agent.cumulants(p.to(self._device)) for p in parts]
         x = (torch.cat([c.cpu() for c in sums], dim=1) @ self._w.cpu())[is_step]
         r = self.clipped(seen.reward)[is_step]
         variance = float((x - x.mean()).square().mean())

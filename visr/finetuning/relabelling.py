@@ -16,7 +16,7 @@ from torch.optim import Adam
 
 from visr import config as configuration
 from visr import envs
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
 from visr.networks.conv_torsos import convolution, is_image
@@ -51,7 +51,7 @@ class RelabelledSteps:
 
     def __init__(
         self,
-        agent: Visr,
+        agent: BehaviourModel,
         config: RunConfig,
         settings: FinetuneConfig,
         clip: Callable[[Tensor], Tensor],
@@ -241,7 +241,7 @@ class RunningRSquared:
         return 1 - self.errors / self.spread
 
 
-def check_free_steps(agent: Visr, settings: FinetuneConfig) -> None:
+def check_free_steps(agent: BehaviourModel, settings: FinetuneConfig) -> None:
     """Refuse free steps that this agent cannot learn from, or that memory cannot hold."""
     if not settings.free_steps:
         return

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from visr import agents, envs
 from visr import config as configuration
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.config import FinetuneConfig, RunConfig
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
@@ -67,7 +67,7 @@ class _Job:
             task = for_reward(task, ENV_REWARD, config)
         return cls(config, plan, task)
 
-    def tuner(self, agent: Visr, pretrained: Visr | None = None) -> FineTuner:
+    def tuner(self, agent: BehaviourModel, pretrained: BehaviourModel | None = None) -> FineTuner:
         asked = _asked(self.config, self.task, pretrained or agent)
         saved, settings = np.stack(self.plan.saved), self.plan.settings
         reward = None if asked.kind == "env" else asked
@@ -77,7 +77,7 @@ class _Job:
 def start(
     path: Path,
     config: RunConfig,
-    agent: Visr,
+    agent: BehaviourModel,
     task: Task,
     saved: list[Task],
     settings: FinetuneConfig,
@@ -120,7 +120,8 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
         job, before = _Job.load(run), FinetuneResult.load(run).before
         config, settings = job.config, job.plan.settings
         _require_reward(config, job.task)
-        agent = agents.new_visr(config.agent, envs.spec(config)).requires_grad_(False)
+        agent = agents.new(config.agent, envs.spec(config), config.replay).requires_grad_(False)
+        assert isinstance(agent, BehaviourModel)
         agent = devices.prepared(agent, config.training)
         check_free_steps(agent, settings)
         tuner, rows = job.tuner(agent), FinetuneRows(run, settings)
@@ -166,7 +167,7 @@ def for_reward(task: Task, reward: str, config: RunConfig) -> Task:
     return dataclasses.replace(task, prompt=TaskPrompt("env", task.name), reward=None)
 
 
-def _asked(config: RunConfig, task: Task, agent: Visr) -> AskedReward:
+def _asked(config: RunConfig, task: Task, agent: BehaviourModel) -> AskedReward:
     return asked_reward(task, agent, envs.space_codec(config))
 
 
@@ -191,7 +192,9 @@ def _require_reward(config: RunConfig, task: Task) -> None:
         )
 
 
-def initial_agent(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> Visr:
+def initial_agent(
+    agent: BehaviourModel, config: RunConfig, settings: FinetuneConfig
+) -> BehaviourModel:
     """A copy to train: as pre-trained, or from scratch with freshly initialised psi."""
     agent = copy.deepcopy(agent)
     if settings.from_scratch:
@@ -201,7 +204,7 @@ def initial_agent(agent: Visr, config: RunConfig, settings: FinetuneConfig) -> V
     return agent
 
 
-def evaluate(agent: Visr, config: RunConfig, task: Task) -> ExactScore | EpisodeScore:
+def evaluate(agent: BehaviourModel, config: RunConfig, task: Task) -> ExactScore | EpisodeScore:
     """The score of w's own policy: exact on the grid, from 30 whole episodes elsewhere."""
     agent = agent.requires_grad_(False)
     if (world := envs.exact_model(config)) is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.config import FinetuneConfig, RunConfig
 from visr.envs.episodes import EpisodeReturns, EpisodeSteps
 from visr.finetuning.q_learner import QLearner
@@ -40,13 +40,13 @@ class FineTuner:
 
     def __init__(
         self,
-        agent: Visr,
+        agent: BehaviourModel,
         config: RunConfig,
         settings: FinetuneConfig,
         w: NDArray,
         saved: NDArray,
         asked: AskedReward | None,
-        pretrained: Visr | None = None,
+        pretrained: BehaviourModel | None = None,
     ) -> None:
         """`saved` [P, d]: w and the other tasks that GPI uses at first; `asked`: None for the env's."""
         self.agent, self.config, self.settings = agent, config, settings

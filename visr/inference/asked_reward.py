@@ -9,13 +9,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from visr import arguments
 from visr.agents.base import Agent
 from visr.envs import step_fields
 from visr.envs.episodes import EpisodeSteps
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference import expression
-from visr.inference.collect import features
+from visr.inference.collect import step_features
 from visr.storage.records.task import RewardFunction, Task, TaskPrompt
 
 Floats = NDArray[np.float64]
@@ -62,7 +63,7 @@ def asked_reward(task: Task, agent: Agent, codec: SpaceCodec) -> AskedReward:
     w, fit = task.w.astype(np.float32), prompt.data.get("fit", np.array([1.0, 0.0]))
 
     def represented(steps: EpisodeSteps) -> Floats:
-        return fit[0] * (features(agent, steps.next_observation) @ w).astype(np.float64) + fit[1]
+        return fit[0] * (step_features(agent, steps) @ w).astype(np.float64) + fit[1]
 
     return AskedReward(
         prompt.text or task.name, "fitted" if "fit" in prompt.data else "features", represented
@@ -94,9 +95,13 @@ def of_function(function: RewardFunction, steps: EpisodeSteps) -> Floats:
     """What a user's function returns for the steps, [n]."""
     try:
         found = function(steps.observation, steps.action, steps.next_observation)
-        reward = np.asarray(found, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"The reward function failed on a batch of steps: {error}.") from error
+        reward = arguments.array(found, "The reward function's result").astype(np.float64)
+    except UserError:
+        raise
+    except Exception as error:  # a user's function may raise anything; its traceback is the cause
+        raise UserError(
+            f"The reward function failed on a batch of steps: {arguments.described(error)}."
+        ) from error
     if reward.shape != steps.action.shape:
         raise UserError(
             f"The reward function gave shape {reward.shape} for {len(steps.action):,} steps; it takes "

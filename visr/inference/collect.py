@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from visr import envs
 from visr.agents.base import Agent, BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
-from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskSchedule, finished, play_episodes
 from visr.errors import UserError
@@ -50,7 +50,7 @@ def collect_rewarded(
 
     def keep(steps: EpisodeSteps) -> None:
         reward = np.asarray(steps.reward, dtype=np.float64)
-        kept.append((features(agent, steps.next_observation), reward, steps.episode))
+        kept.append((step_features(agent, steps), reward, steps.episode))
 
     with devices.threads(config.training):
         played = play_episodes(
@@ -72,14 +72,30 @@ def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:
     return lambda: agent.sample_tasks(1, random)[0].numpy()
 
 
+def step_features(agent: Agent, steps: EpisodeSteps) -> NDArray[np.float32]:
+    """phi of steps: [N, d]; d = 0 for agents without features."""
+    return features(agent, steps.next_observation, steps.observation, steps.terminated)
+
+
 @torch.inference_mode()
-def features(agent: Agent | BehaviourModel, observations: NDArray) -> NDArray[np.float32]:
-    """phi of observations: [N, ...] -> [N, d]; d = 0 for agents without features."""
-    if not isinstance(agent, Visr):
-        return np.empty((len(observations), 0), np.float32)
-    batches = [
-        torch.as_tensor(observations[start : start + _BATCH], device=agent.device)
-        for start in range(0, len(observations), _BATCH)
-    ]
-    parts = [agent.cumulant(Transitions(batch)).cpu().numpy() for batch in batches]
-    return np.concatenate(parts) if parts else np.empty((0, agent.task_size), np.float32)
+def features(
+    agent: Agent,
+    reached: NDArray,
+    before: NDArray | None = None,
+    terminated: NDArray[np.bool_] | None = None,
+) -> NDArray[np.float32]:
+    """phi of the steps that reach these observations: [N, ...] -> [N, d]; d = 0 without features."""
+    if not isinstance(agent, BehaviourModel):
+        return np.empty((len(reached), 0), np.float32)
+
+    def part(array: NDArray | None, start: int) -> Tensor | None:
+        if array is None:
+            return None
+        return torch.as_tensor(array[start : start + _BATCH], device=agent.device)
+
+    parts = [np.empty((0, agent.task_size), np.float32)]
+    for start in range(0, len(reached), _BATCH):
+        observation = torch.as_tensor(reached[start : start + _BATCH], device=agent.device)
+        steps = Transitions(observation, part(before, start), None, part(terminated, start))
+        parts.append(agent.cumulant(steps).cpu().numpy())
+    return np.concatenate(parts)

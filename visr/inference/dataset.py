@@ -24,7 +24,7 @@ from gymnasium import spaces
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference.collect import features
@@ -56,19 +56,21 @@ class StepDataset:
     episode: NDArray[np.intp]
     """[N]"""
 
-    def rewarded(self, agent: Visr, path: str | Path) -> RewardedSteps:
+    def features(self, agent: BehaviourModel) -> NDArray[np.float32]:
+        """phi of the steps, [N, d]."""
+        return features(agent, self.reached, self.before, self.terminated)
+
+    def rewarded(self, agent: BehaviourModel, path: str | Path) -> RewardedSteps:
         """The steps with their rewards and features."""
         if self.reward is None:
             raise UserError(f"{path} has no array `rewards`; it needs observations and rewards.")
-        return RewardedSteps(features(agent, self.reached), self.reward, self.episode)
+        return RewardedSteps(self.features(agent), self.reward, self.episode)
 
 
 def read(source: str | Path, codec: SpaceCodec) -> StepDataset:
     """Steps from an .npz file, or from a Minari dataset by `minari:ID`."""
     if str(source).startswith(MINARI):
-        from visr.inference import minari_dataset
-
-        return minari_dataset.read(str(source).removeprefix(MINARI), codec)
+        return _read_minari(str(source).removeprefix(MINARI), codec)
     return from_arrays(source, _read(Path(source)), codec)
 
 
@@ -223,3 +225,45 @@ def _check_header(file: IO[bytes], num_bytes: int) -> None:
     shape, _, kind = read(file)
     if math.prod(shape) * kind.itemsize > num_bytes:
         raise ValueError(f"it promises an array of shape {shape} and holds {num_bytes:,} bytes")
+
+
+# ---- Minari
+
+
+def _read_minari(name: str, codec: SpaceCodec) -> StepDataset:
+    """All episodes of a dataset on this machine, or one that Minari downloads."""
+    try:
+        import minari
+    except ImportError as error:
+        raise UserError('Minari datasets need minari: pip install "visr[offline]".') from error
+    try:
+        episodes = list(minari.load_dataset(name, download=False).iterate_episodes())
+    except Exception as error:  # Minari raises many kinds
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise UserError(
+            f"Cannot read the Minari dataset {name!r} ({reason}); `minari download {name}` gets one."
+        ) from error
+    if not episodes:
+        raise UserError(f"The Minari dataset {name!r} has no episodes.")
+    parts = [_minari_episode(name, episode, codec) for episode in episodes]
+    arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    arrays["episodes"] = np.repeat(np.arange(len(parts)), [len(p["rewards"]) for p in parts])
+    return from_arrays(name, arrays, codec)
+
+
+def _minari_episode(name: str, episode: Any, codec: SpaceCodec) -> dict[str, np.ndarray]:
+    """Arrays of one episode, [T, ...] each; Minari stores T + 1 observations."""
+    try:
+        observations = codec.encode(episode.observations)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UserError(
+            f"The observations of {name!r} are not those of this environment ({error})."
+        ) from error
+    return {
+        "observations": observations[:-1],
+        "next_observations": observations[1:],
+        "actions": np.asarray(episode.actions),
+        "rewards": np.asarray(episode.rewards, dtype=np.float64),
+        "terminations": np.asarray(episode.terminations, dtype=bool),
+        "truncations": np.asarray(episode.truncations, dtype=bool),
+    }

@@ -69,19 +69,19 @@ class Demonstration:
                 "shorter one."
             )
         w, error = mean / length, phi.std(axis=0) / math.sqrt(len(phi)) / length
-        estimates = {STATES: _estimate(STATES, w, error.astype(np.float64))}
+        estimates = {STATES: Estimate(STATES, w, 0.0, math.inf, error.astype(np.float64))}
         words = [
             f"The states have much in common if this is near 1: mean phi . w = {length:.2f} over "
             f"{len(phi):,} states."
         ]
-        best = STATES
+        best, shares = STATES, {}
         if self.has_reference:
             contrast = self._contrast(phi, data().features)
             if contrast is not None:
                 estimates[CONTRAST], best = contrast, CONTRAST
         if self.actions is not None and isinstance(model, Agent):
             found = _likeliest(model, self.states, self.actions, w, self.seed)
-            estimates[ACTIONS] = _estimate(ACTIONS, found.w, found.error)
+            estimates[ACTIONS] = Estimate(ACTIONS, found.w, 0.0, math.inf, found.error)
             shares = {n: _agreement(model, self, e.w) for n, e in estimates.items()}
             if shares[best] < max(shares.values()) - _CLOSE:
                 best = max(shares, key=lambda name: shares[name])
@@ -90,7 +90,11 @@ class Demonstration:
                 f"({shares[best]:.0%} for the best w, {_most_common(self.actions):.0%} for the most "
                 "common action)."
             )
-        return Comparison(estimates, best, len(phi), 1, len(phi), words=words)
+        for name, one in estimates.items():
+            one.measures["mean phi . w"] = float((phi @ one.w).mean())
+            if name in shares:
+                one.measures["agreeing actions"] = shares[name]
+        return Comparison(estimates, best, len(phi), 1, len(phi), words=words, counted="states")
 
     def _contrast(self, phi: NDArray[np.float32], others: NDArray) -> Estimate | None:
         """C^(-1/2) (mean phi here - mean phi of others), C the others' covariance; None if it is 0."""
@@ -105,11 +109,7 @@ class Demonstration:
         if length < 1e-6:
             return None
         error = np.sqrt(np.square(whitening) @ phi.var(axis=0) / len(phi)) / length
-        return _estimate(CONTRAST, w / length, error)
-
-
-def _estimate(method: str, w: Floats, error: Floats) -> Estimate:
-    return Estimate(method, w, 0.0, math.inf, error)
+        return Estimate(CONTRAST, w / length, 0.0, math.inf, error)
 
 
 @dataclass(frozen=True, eq=False)

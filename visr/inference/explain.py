@@ -27,7 +27,7 @@ def words(
     if is_random_search and returns is not None and np.ptp(returns) == 0:
         return [
             f"Trust none of them: the {len(returns)} episodes that were tried returned the same, and no fit "
-            "explains the reward, so this task is as good as any; give it more steps (--steps, --episodes)."
+            "explains the reward, so this task is as good as any; give it more steps or episodes."
         ]
     trust = _trust(method, validation, is_random_search)
     if steps.is_constant:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from visr import arguments
 from visr.errors import UserError
 from visr.inference import expression
 
@@ -63,11 +64,7 @@ def from_expression(text: str, world: GridWorld) -> CellReward:
 
 def from_array(values: ArrayLike, world: GridWorld, name: str = "array") -> CellReward:
     """A reward from numbers of shape [height, width] or [S]."""
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise UserError(f"The reward {name!r} is not an array of numbers: {error}.") from error
-    return _checked(name, array, world)
+    return _checked(name, arguments.array(values, "reward"), world)
 
 
 def goal(world: GridWorld, row: int, col: int) -> FloatArray:

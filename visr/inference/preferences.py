@@ -53,9 +53,12 @@ class Preferences:
                 "more answers would change little." if cosine > 0.95 else "more answers would help."
             ),
         ]
-        found = Estimate(METHOD, w, 0.0, math.inf, samples.std(axis=0))
+        measures = {"agreeing answers": agreed, "cosine of samples": cosine}
+        found = Estimate(METHOD, w, 0.0, math.inf, samples.std(axis=0), measures)
         count = len(self.better)
-        return Comparison({METHOD: found}, METHOD, count, count, count, words=words)
+        return Comparison(
+            {METHOD: found}, METHOD, count, count, count, words=words, counted="answers"
+        )
 
 
 @dataclass(frozen=True, eq=False)

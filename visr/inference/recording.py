@@ -15,8 +15,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from visr import envs
+from visr.agents.base import BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
-from visr.agents.visr import Visr
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskSchedule, play_episodes
 from visr.envs.spaces import SpaceCodec
@@ -26,6 +26,7 @@ from visr.inference.steps import RewardedSteps
 from visr.storage.files import check_tensors, write_tensors
 from visr.storage.records.task import RewardFunction
 from visr.training import devices
+from visr.types import Unroll
 
 _NUM_ENVS = 32
 _NOTE_EVERY = 100
@@ -109,7 +110,7 @@ def is_possible(space: spaces.Space, num_steps: int) -> bool:
 
 @torch.inference_mode()
 def record(
-    agent: Visr,
+    agent: BehaviourModel,
     config: RunConfig,
     num_steps: int,
     seed: int = 0,
@@ -127,7 +128,7 @@ def record(
 
     def keep(steps: EpisodeSteps) -> None:
         kept.append(steps)
-        phi.append(collect.features(agent, steps.next_observation))
+        phi.append(collect.step_features(agent, steps))
         if len(kept) % _NOTE_EVERY == 0:
             note(sum(len(part.action) for part in kept))
 
@@ -145,5 +146,24 @@ def record(
         reached=joined(steps.next_observation for steps in kept),
         phi=joined(phi),
         episode=joined(steps.episode for steps in kept),
+        names=envs.space_codec(config).field_names,
+    )
+
+
+@torch.inference_mode()
+def of_unrolls(agent: BehaviourModel, config: RunConfig, unrolls: Unroll) -> Recording:
+    """Steps that training recorded, unroll after unroll; each reset begins another episode."""
+    observation, is_reset = unrolls.observation.transpose(0, 1), unrolls.is_reset.T
+    kept, starts = ~is_reset, is_reset.clone()
+    starts[:, 0] = True
+    episode = starts.flatten().cumsum(0).view(kept.shape)[kept] - 1
+    before, reached = observation[:, :-1][kept], observation[:, 1:][kept]
+    terminated = unrolls.terminated.T[kept].numpy()
+    return Recording(
+        before=before.numpy(),
+        action=unrolls.action.T[kept].numpy(),
+        reached=reached.numpy(),
+        phi=collect.features(agent, reached.numpy(), before.numpy(), terminated),
+        episode=episode.numpy(),
         names=envs.space_codec(config).field_names,
     )

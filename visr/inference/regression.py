@@ -14,7 +14,7 @@ from visr.errors import UserError
 from visr.inference import explain, search
 from visr.inference.search import Found
 from visr.inference.steps import Floats, RewardedSteps, TriedTasks
-from visr.ops.regression import Fit, RewardSums, fit_task, solve
+from visr.ops.regression import Fit, RewardSums, fit_task, has_constant, solve
 from visr.storage.summaries import Summary
 
 LEAST_SQUARES, SEARCH, SMOOTHED = "least squares", "random search", "smoothed search"
@@ -39,6 +39,8 @@ class Estimate:
     """Of the features' second moments; inf for search."""
     standard_error: Floats
     """[d]; inf for search."""
+    measures: dict[str, float] = field(default_factory=dict)
+    """What to trust it by where no reward was regressed; R^2 means nothing there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +71,16 @@ class Comparison(Summary):
     """By method; empty where nothing was held out."""
     words: list[str] = field(default_factory=list)
     """What the numbers mean."""
+    counted: str = "steps"
+    """What `num_steps` counts."""
 
     def summary(self) -> dict[str, str]:
-        """R^2 of every method, on held-out episodes where there are any."""
-        found = {"best": self.best, "steps": f"{self.num_steps:,}"}
-        return found | {
-            f"R^2 of {n}": f"{self._method(n)['r_squared']:.3f}" for n in self.estimates
-        }
+        """R^2 of every method, on held-out episodes where there are any; or what else it is trusted by."""
+        found = {"best": self.best, self.counted: f"{self.num_steps:,}"}
+        for name, one in self.estimates.items():
+            measures = one.measures or {"R^2": self._method(name)["r_squared"]}
+            found |= {f"{key} of {name}": f"{value:.3f}" for key, value in measures.items()}
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """Every method, as `visr infer --json` prints it."""
@@ -86,8 +91,10 @@ class Comparison(Summary):
     def _method(self, name: str) -> dict[str, Any]:
         """One method's numbers; those that only held-out episodes give are None without any."""
         found, validation = self.estimates[name], self.validations.get(name)
+        measures = {"measures": found.measures} if found.measures else {}
         return {
             "method": found.method,
+            **measures,
             "w": found.w.tolist(),
             "r_squared": validation.r_squared if validation else found.r_squared,
             "condition_number": found.condition_number,
@@ -116,7 +123,8 @@ def estimate(steps: RewardedSteps, config: InferenceConfig | None = None) -> Com
     if config is not None:
         return Comparison(estimates, next(iter(estimates)), *counts)
     validations = _validations(rows, steps.tried)
-    best = _best(validations)
+    is_exact = steps.is_constant and has_constant(steps.sums())  # R^2 of a constant says nothing
+    best = LEAST_SQUARES if is_exact else _best(validations)
     words = explain.words(estimates[best].method, validations[best], steps, best == SEARCH)
     return Comparison(estimates, best, *counts, validations, words)
 
@@ -185,9 +193,11 @@ def _rows(steps: RewardedSteps) -> dict[str, _Row]:
 
 
 def _regressions(blocks: list[RewardSums], is_constant: bool) -> dict[str, dict[str, Any]]:
-    """Settings of `solve` by method; a constant reward leaves nothing to centre."""
+    """Settings of `solve` by method; a constant reward or feature leaves nothing to centre."""
     if is_constant:
         return {LEAST_SQUARES: {}}
+    if has_constant(_total(blocks)):
+        return {"ridge": {"ridge": _best_ridge(blocks, centred=False)}}
     return {
         LEAST_SQUARES: {},
         "ridge": {"ridge": _best_ridge(blocks, centred=False)},

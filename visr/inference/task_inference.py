@@ -11,9 +11,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
+from visr import arguments, envs
 from visr import config as configuration
-from visr import envs
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.config import RunConfig
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
@@ -42,10 +42,10 @@ _CELL_SETTINGS = ("centred", "ridge", "whitened")
 
 
 class TaskInference:
-    """Tasks of one pre-trained VISR agent."""
+    """Tasks of one pre-trained agent."""
 
     def __init__(
-        self, agent: Visr, config: RunConfig, codec: SpaceCodec, directory: RunDir
+        self, agent: BehaviourModel, config: RunConfig, codec: SpaceCodec, directory: RunDir
     ) -> None:
         self.agent, self.config, self.codec, self._directory = agent, config, codec, directory
         self.world = envs.exact_model(config)
@@ -129,7 +129,7 @@ class TaskInference:
             )
             raise UserError(
                 f"{short_repr(given)} names a cell, and {self.config.env} is no grid; here a goal names "
-                f'numbers of an observation: --goal "{example}", in Python goal="{example}".'
+                f'numbers of an observation: --goal "{example}".'
             )
         return Reward(prompts.name_of(given), given=given)
 
@@ -172,7 +172,10 @@ class TaskInference:
         states = self._encoded(given, "demonstration")
         if actions is None:
             return Demonstration("demonstration", states)
-        arrays = {"observations": states, "actions": np.asarray(actions)}
+        arrays = {
+            "observations": states,
+            "actions": arguments.array(actions, "The demonstration's actions"),
+        }
         steps = dataset.from_arrays("The demonstration", arrays, self.codec)
         assert steps.before is not None
         assert steps.action is not None
@@ -191,7 +194,8 @@ class TaskInference:
                 raise UserError(f"Preference {number} is no pair of segments (better, worse).")
             sums.append([self._segment(part, number) for part in pair])
         better, worse = np.array(sums).transpose(1, 0, 2)
-        return Preferences(f"{len(better)} preferences ({name})", better, worse)
+        plural = "s" if len(better) > 1 else ""
+        return Preferences(f"{len(better)} preference{plural} ({name})", better, worse)
 
     def _segment(self, given: Any, number: int) -> NDArray[np.float64]:
         """Summed phi of a segment: (start, stop) in the recording, or its observations."""
@@ -213,10 +217,7 @@ class TaskInference:
 
     def _encoded(self, given: Any, what: str) -> NDArray:
         """Observations [N, ...] as networks take them, from one or many of the environment's own."""
-        try:
-            array = np.asarray(given)
-        except ValueError as error:
-            raise UserError(f"The {what} is not an array of observations: {error}.") from None
+        array = arguments.array(given, f"The {what}")
         shape = self.codec.own_space.shape
         if shape is not None and array.shape == shape:
             array = array[None]

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.errors import encodable, needing
 from visr.networks import conv_torsos
 from visr.storage.files import write_bytes
@@ -25,7 +25,7 @@ _OPSET = 18
 class OnnxPolicy(nn.Module):
     """argmax_a max_i psi(o, a, w_i) . w, for one w and a fixed set of w_i; one step at a time."""
 
-    def __init__(self, agent: Visr, w: Tensor, policies: Tensor) -> None:
+    def __init__(self, agent: BehaviourModel, w: Tensor, policies: Tensor) -> None:
         super().__init__()
         self.psi = copy.deepcopy(agent.psi).cpu()
         conv_torsos.set_arithmetic(self.psi, torch.float32, channels_last=False)
@@ -61,7 +61,9 @@ class RecurrentPolicy(OnnxPolicy):
 
 
 @torch.no_grad()
-def export(agent: Visr, task: Task, path: str | Path, gpi: bool = False, seed: int = 0) -> Path:
+def export(
+    agent: BehaviourModel, task: Task, path: str | Path, gpi: bool = False, seed: int = 0
+) -> Path:
     """Write the greedy policy of a task; with GPI, over neighbours of w that are drawn once."""
     with needing("onnx", "export", "Exporting"), needing("onnxscript", "export", "Exporting"):
         import onnx
@@ -88,7 +90,7 @@ def export(agent: Visr, task: Task, path: str | Path, gpi: bool = False, seed: i
     return target
 
 
-def _example(agent: Visr) -> Tensor:
+def _example(agent: BehaviourModel) -> Tensor:
     space = agent.spec.observation_space
     if not space.shape:
         return torch.zeros(2, dtype=torch.int64)

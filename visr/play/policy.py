@@ -9,6 +9,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
 
+from visr import arguments
 from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.envs.spaces import SpaceCodec, is_text
@@ -55,7 +56,9 @@ class Policy(Summary):
         is_new = self._actor is None or self._actor.num_envs != len(batch)
         if self._actor is None or is_new:
             self._actor = self._new_actor(len(batch), self._epsilon)
-        begins = np.full(len(batch), is_new) if starts is None else np.asarray(starts, dtype=bool)
+        begins = (
+            np.full(len(batch), is_new) if starts is None else arguments.flags(starts, "starts")
+        )
         chosen = self._actor.act(batch, np.broadcast_to(begins, len(batch)).copy())
         return self._decoded(chosen, is_single)
 
@@ -77,7 +80,9 @@ class Policy(Summary):
         if state is not None:
             actor.remember(*state)
         if episode_start is not None:
-            starts = starts | np.broadcast_to(np.asarray(episode_start, dtype=bool), len(batch))
+            starts = starts | np.broadcast_to(
+                arguments.flags(episode_start, "episode_start"), len(batch)
+            )
         chosen = actor.act(batch, starts)
         remembered = actor.memory() if self._agent.psi.memory_size else None
         return self._decoded(chosen, is_single), remembered
@@ -113,9 +118,9 @@ def observations(agent: Agent, codec: SpaceCodec, given: Any) -> tuple[torch.Ten
 def states(agent: Agent, codec: SpaceCodec, given: ArrayLike) -> torch.Tensor:
     """Observations on the agent's device, batched or not; discrete ones may have any shape."""
     if isinstance(agent.spec.observation_space, spaces.Discrete):
-        shape = np.shape(given)
-        batch, _ = observations(agent, codec, np.reshape(given, -1))
-        return batch.reshape(shape).to(agent.device)
+        array = arguments.array(given, "observations")
+        batch, _ = observations(agent, codec, array.reshape(-1))
+        return batch.reshape(array.shape).to(agent.device)
     batch, is_single = observations(agent, codec, given)
     return (batch[0] if is_single else batch).to(agent.device)
 
@@ -130,7 +135,7 @@ def _batched(space: spaces.Space, given: Any) -> tuple[Any, bool]:
         return tuple(part for part, _ in pieces), all(single for _, single in pieces)
     if is_text(space):
         return ([given], True) if isinstance(given, str) else (given, False)
-    array, shape = np.asarray(given), space.shape or ()
+    array, shape = arguments.array(given, "observation"), space.shape or ()
     is_right = array.shape[array.ndim - len(shape) :] == shape and array.ndim <= len(shape) + 1
     if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
         low = space.start
@@ -158,7 +163,7 @@ def successor_features(
     agent: Agent, codec: SpaceCodec, given: ArrayLike, w: ArrayLike
 ) -> NDArray[np.float32]:
     """psi of each observation under the policy that pursues w [d] or [N, d]: [N, actions, d]."""
-    observed, task, d = states(agent, codec, given), np.asarray(w), agent.task_size
+    observed, task, d = states(agent, codec, given), arguments.array(w, "w"), agent.task_size
     batch = observed.shape[: observed.ndim - len(agent.spec.observation_space.shape or ())]
     if task.dtype.kind not in "iuf" or task.shape not in ((d,), (*batch, d)):
         raise UserError(

@@ -75,7 +75,9 @@ class Session:
             self.actor.took(action)
         self.observation, reward, terminated, truncated, _ = self._env.step(action)
         if self.asked:
-            step = EpisodeSteps(np.zeros(1, np.intp), before, action, self.observation, reward)
+            step = EpisodeSteps(
+                np.zeros(1, np.intp), before, action, self.observation, reward, terminated
+            )
             self.asked_reward = float(self.asked.of(step)[0])
             self.asked_return += self.asked_reward
         if self._screen:

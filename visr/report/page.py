@@ -164,7 +164,25 @@ def _facts(run: RunData) -> dict[str, str]:
         "Batch": f"{settings.batch_size} unrolls of {settings.unroll_length} steps",
         "Speed": f"{float(np.median(rates)):,.0f} steps/s" if rates.size else None,
     }
+    if agent.algorithm == "replay":
+        facts |= _replay_facts(run)
     return {name: value for name, value in facts.items() if value}
+
+
+def _replay_facts(run: RunData) -> dict[str, str | None]:
+    """What differs in a run of the replay learner."""
+    agent, replay = run.config.agent, run.config.replay
+    facts = {
+        "Network": None,
+        "Features φ": f"{agent.num_features}, fixed",
+        "Acting": f"GPI over {replay.library_size} practised tasks" if agent.gpi else "no GPI",
+        "Hidden layers": None,
+        "Updates": f"{replay.num_updates:,}",
+    }
+    if run.finetune_config is None:
+        steps, tasks = replay.transitions_per_update, replay.tasks_per_update
+        facts["Batch"] = f"{steps} recorded steps × {tasks} tasks"
+    return facts
 
 
 def verdict(phase: TwoPhase) -> str:

@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from visr.agents.visr import Visr
+from visr.agents.base import BehaviourModel
 from visr.errors import UserError
 from visr.storage.files import check_tensors, write_tensors
 from visr.storage.packed_models import PackedModel
@@ -115,14 +115,12 @@ def restore_agent(agent: nn.Module, run: RunDir) -> int:
 
 
 def restore_packed(agent: nn.Module, model: PackedModel) -> int:
-    """Load phi and psi of a packed model; returns its number of training steps."""
-    if not isinstance(agent, Visr):
-        raise UserError(f"{model.path} is not a packed model (it holds no VISR agent).")
+    """Load the networks of a packed model; returns its number of training steps."""
+    if not isinstance(agent, BehaviourModel):
+        raise UserError(f"{model.path} is not a packed model (its agent infers no tasks).")
     tensors = model.weights()
     with refuse_mismatch(model.path):
-        agent.phi.load_state_dict(within(tensors, "phi."))
-        agent.psi.load_state_dict(within(tensors, "psi."))
-        agent.refresh_target()
+        agent.load_packed(tensors)
     return model.card.num_steps
 
 

@@ -141,12 +141,12 @@ def _online_evaluation(config: RunConfig, agent: Agent) -> OnlineEvaluation | No
     return OnlineEvaluation(config, agent)
 
 
-def new_agent(config: RunConfig, spec: EnvSpec | None = None) -> Agent:
+def new_agent(config: RunConfig, spec: EnvSpec | None = None, seed: int | None = None) -> Agent:
     """An agent whose initial weights depend on nothing but the seed; by default for the run's spaces."""
     spec = spec or envs.spec(config)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed(config.training.seed, 0))
-        return agents.new(config.agent, spec)
+        torch.manual_seed(derived_seed(config.training.seed, 0) if seed is None else seed)
+        return agents.new(config.agent, spec, config.replay)
 
 
 def new_learner(config: RunConfig, agent: Agent, all_reduce: Reducer | None = None) -> Learner:

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from visr import agents, envs
+from visr import agents, child_processes, envs
 from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
@@ -28,12 +28,11 @@ class SubprocessActorPool:
     """The methods of `LocalActorPool`, sent as safetensors over two pipes; nothing is pickled."""
 
     def __init__(self, config: RunConfig, groups: list[int]) -> None:
-        path = os.pathsep.join(sys.path)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "visr.training.subprocess_actor_pool"],
+            child_processes.command("visr.training.subprocess_actor_pool"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+            env=child_processes.environment(),
             start_new_session=True,  # only the parent handles signals; the child ends with its pipe
         )
         assert self.process.stdin is not None
@@ -119,7 +118,9 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
     try:
         message, _ = receive(requests)
         config = configuration.from_dict(message["config"])
-        agent = devices.prepared(agents.new(config.agent, envs.spec(config)), config.training)
+        agent = devices.prepared(
+            agents.new(config.agent, envs.spec(config), config.replay), config.training
+        )
         pool = LocalActorPool(config, message["groups"], agent)
         while True:
             message, tensors = receive(requests)

@@ -157,7 +157,7 @@ def test_a_run_that_is_asked_to_stop_saves_its_work(tmp_path: Path):
         if status.num_steps >= 300:
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(Stopped, match=r"saved as of step 300.*visr pretrain --resume"):
+    with pytest.raises(Stopped, match=r"saved as of step 300.*visr.resume"):
         pretraining.start(tmp_path / "run", config, stop)
     run = pretraining.resume(tmp_path / "run")
     assert int(run.checkpoints()[-1].stem) == 500

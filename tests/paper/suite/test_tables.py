@@ -160,7 +160,7 @@ def test_latex_and_markdown_escape_special_characters():
     files = table.files()
     assert r"a\_b \& c|d & $-$1.5 \\" in files["t.tex"]
     assert r"A \& B\_1. 50 \% | more" in files["t.tex"]
-    assert "| a_b & c\\|d | −1.5 |" in files["t.md"]
+    assert r"| a\_b \& c\|d | −1.5 |" in files["t.md"]
     assert files["t.csv"] == "Name,x\na_b & c|d,-1.5\n"
 
 

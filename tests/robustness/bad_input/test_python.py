@@ -61,11 +61,88 @@ def test_load_and_resume_refuse_wrong_paths(
             open_it(path)
 
 
-@pytest.mark.parametrize("path", [5, None, [], {}])
-def test_something_other_than_a_path_is_a_type_error(path: Any):
-    for open_it in (visr.load, visr.resume, visr.Task.load):
-        with pytest.raises(TypeError, match="PathLike"):
-            open_it(path)
+class Broken:
+    """An object of a user whose every conversion raises."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("of mine")
+
+    __fspath__ = __repr__ = __array__  # pyright: ignore
+
+
+WRONG_PATHS = [5, 3.5, None, [], {}, True, b"run", "a\0b", np.zeros(2), Broken()]
+
+
+@pytest.mark.parametrize("path", WRONG_PATHS, ids=lambda path: type(path).__name__)
+def test_something_other_than_a_path_is_named_with_its_argument(
+    path: Any, run: api.Run, task: visr.Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    opens = {"path": [visr.load, visr.resume, lambda path: run.export(task, path)]}
+    opens["out"] = [lambda path: visr.pack(run, path)]
+    if path is not None:  # None stands for the default
+        opens["out"] += [
+            lambda path: visr.pretrain(GRID, preset="smoke", out=path),
+            lambda path: run.finetune(task, out=path),
+            lambda path: visr.pull("someone/something", path),
+        ]
+        opens["video"] = [lambda path: run.play(task, video=path)]
+    for name, functions in opens.items():
+        for open_it in functions:
+            with pytest.raises(UserError, match=f"^{name} = ") as refused:
+                open_it(path)
+            if isinstance(path, Broken):
+                assert isinstance(refused.value.__cause__, ZeroDivisionError)
+    assert list(tmp_path.iterdir()) == []
+
+
+MASKED = np.ma.masked_equal(np.arange(5.0), 3)
+ARRAYS: dict[str, Callable[[api.Run, visr.Task, Any], Any]] = {
+    "reward": lambda run, _, given: run.infer(given),
+    "which": lambda run, _, given: run.skill(given),
+    "observation": lambda run, task, given: run.policy(task)(given),
+    "starts": lambda run, task, given: run.policy(task)([0], given),
+    "episode_start": lambda run, task, given: run.policy(task).predict([0], None, given),
+    "observations": lambda run, _, given: run.features(given),
+    "w": lambda run, _, given: run.successor_features([0], given),
+    "The demonstration": lambda run, _, given: run.infer(demonstration=given),
+    "The segment": lambda run, _, given: run.infer(preferences=[(given, given)]),
+    "The reward function's result": lambda run, _, given: run.infer(lambda *_: given),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_what_is_no_array_is_named_with_its_argument(name: str, run: api.Run, task: visr.Task):
+    for given in (Broken(), [Broken()], MASKED, [MASKED]):
+        with pytest.raises(UserError, match=f"^{name} ") as refused:
+            ARRAYS[name](run, task, given)
+        assert len(str(refused.value)) < 500
+        if isinstance(given, Broken):
+            assert isinstance(refused.value.__cause__, ZeroDivisionError)
+            assert refused.value.__cause__.__traceback__ is not None
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("x"), ZeroDivisionError(), OSError(5, "disk"), AssertionError(), Unprintable()],
+)
+def test_a_reward_function_that_raises_is_named_and_its_exception_is_the_cause(
+    error: Exception, run: api.Run
+):
+    def reward(*_: Any) -> Any:
+        raise error
+
+    with pytest.raises(
+        UserError, match=f"The reward function failed .*{type(error).__name__}"
+    ) as found:
+        run.infer(reward)
+    assert found.value.__cause__ is error
+    assert error.__traceback__ is not None
 
 
 CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
@@ -86,6 +163,9 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "infer centred 1": lambda run, _: run.infer("row", centred=1),
     "infer the grid's own": lambda run, _: run.infer("env"),
     "compare a number": lambda run, _: run.compare(5),  # pyright: ignore
+    "skill True": lambda run, _: run.skill(True),
+    "skill numpy's True": lambda run, _: run.skill(np.True_),
+    "policy of True": lambda run, _: run.policy(True),
     "skill -1": lambda run, _: run.skill(-1),
     "skill 2^31": lambda run, _: run.skill(2**31),
     "skill x": lambda run, _: run.skill("x"),

@@ -69,6 +69,10 @@ class VisrPlus(Visr):
         loss_psi, metrics = self._psi_loss(cumulant, unroll, off_policy)
         return Losses(loss_psi, loss_phi, metrics | own, loss_bonus)
 
+    def cumulants(self, unroll: Unroll) -> Tensor:
+        """What psi sums, at every step of unrolls: [T, B, d]."""
+        return self.phi_loss(unroll)[1]
+
     def phi_loss(self, unroll: Unroll) -> tuple[Tensor, Tensor]:
         """The objective's loss and its cumulant [T, B, d]."""
         if self.objective is not None:

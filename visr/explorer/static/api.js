@@ -1,16 +1,9 @@
-// The way to the server: a token for every request, one place that knows whether it answers, and reconnection.
+// The way to the server: the browser sends the cookie with every request; one place that knows whether it answers, and reconnection.
 
-const KEY = "visr-token";
 const listeners = new Set();
 let state = "connecting";
 
-// The token arrives in the address; it moves to this origin's storage, where other tabs find it too.
-const given = new URLSearchParams(location.search).get("token");
-if (given) {
-  localStorage.setItem(KEY, given);
-  history.replaceState(null, "", location.pathname + location.hash);
-}
-const token = () => localStorage.getItem(KEY) || "";
+localStorage.removeItem("visr-token"); // kept there by older versions
 
 export function onConnection(listener) {
   listeners.add(listener);
@@ -29,7 +22,7 @@ export class Refused extends Error {}
 async function ask(path, options = {}) {
   let answer;
   try {
-    answer = await fetch(path, { ...options, headers: { "x-visr-token": token(), ...options.headers } });
+    answer = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     become("connecting");
@@ -67,7 +60,7 @@ export class Live {
   }
 
   connect() {
-    const socket = new WebSocket(`ws://${location.host}/api/live`, ["visr", token() || "none"]);
+    const socket = new WebSocket(`ws://${location.host}/api/live`, ["visr"]);
     socket.binaryType = "arraybuffer";
     socket.onopen = () => {
       this.wait = 300;

@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from visr import child_processes
 from visr import config as configuration
 from visr.errors import UserError
 from visr.paper.reproduce.ledger import Ledger, Row
@@ -78,7 +78,8 @@ class Runner:
         log = out / "logs" / f"{job.id.replace('/', '.')}.log"
         with writing(log):
             log.parent.mkdir(parents=True, exist_ok=True)
-            errors = os.open(log, os.O_WRONLY | os.O_TRUNC | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            log.unlink(missing_ok=True)  # a link to another file, perhaps
+            errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             process = _start_process(instructions(job, out), errors, self._lock)
         finally:
@@ -158,11 +159,10 @@ def instructions(job: Job, out: Path) -> dict[str, Any]:
 
 def _start_process(arguments: dict[str, Any], stderr: int, lock: int) -> subprocess.Popen[bytes]:
     """A process that runs one job; it exits when its input is closed."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     process = subprocess.Popen(
-        [sys.executable, "-m", "visr.paper.reproduce.jobs"],
+        child_processes.command("visr.paper.reproduce.jobs"),
         stdin=subprocess.PIPE,
-        env=environment,
+        env=child_processes.environment(),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         pass_fds=(lock,),

@@ -15,8 +15,8 @@ from matplotlib.ticker import FuncFormatter
 
 from visr.paper.suite.statistics import Curve
 from visr.report import style
+from visr.report.cells import csv_cells
 from visr.report.figures import Picture
-from visr.storage.tables import csv_text
 
 _FAMILIES = {
     "RF VISR": "vermilion",
@@ -67,7 +67,7 @@ class Drawing:
     def csv(self) -> str:
         """Its numbers with ten digits."""
         rows = [[f"{c:.10g}" if isinstance(c, float) else c for c in row] for row in self.rows]
-        return csv_text([self.columns, *rows])
+        return csv_cells([self.columns, *rows])
 
 
 def colour(name: str) -> str:

@@ -17,7 +17,7 @@ from visr.paper.suite.entries import BOTTOM, MIDDLE, TOP, Entry, Suite, name_of
 from visr.paper.suite.published import PaperRow
 from visr.paper.suite.read import short_count
 from visr.paper.suite.statistics import Aggregate, Interval
-from visr.storage.tables import csv_text
+from visr.report import cells as report_cells
 
 DASH = "–"
 _LATEX = {
@@ -100,7 +100,7 @@ class Table:
         cells = [["" if c == DASH else c for c in row.cells] for row in self.rows]
         return {
             f"{self.name}.md": _TEMPLATES.get_template("table.md").render(table=self),
-            f"{self.name}.csv": csv_text([self.flat_columns, *cells]),
+            f"{self.name}.csv": report_cells.csv_cells([self.flat_columns, *cells]),
             f"{self.name}.tex": _TEMPLATES.get_template("table.tex").render(table=self),
         }
 
@@ -123,10 +123,6 @@ def fixed(x: float, digits: int = 2) -> str:
     return shown.removeprefix("-") if float(shown) == 0 else shown
 
 
-def _pipes(words: str) -> str:
-    return " ".join(words.split()).replace("|", "\\|")
-
-
 def _tex(words: str) -> str:
     return "".join(_LATEX.get(c, c if c.isascii() and c.isprintable() else "?") for c in words)
 
@@ -143,7 +139,7 @@ _TEMPLATES = Environment(
     variable_start_string="<<",
     variable_end_string=">>",
 )
-_TEMPLATES.filters |= {"pipes": _pipes, "tex": _tex}
+_TEMPLATES.filters |= {"markdown": report_cells.markdown, "tex": _tex}
 _TEMPLATES.globals["zip"] = zip
 
 

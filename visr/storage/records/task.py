@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,11 +16,12 @@ from visr.config import Bound
 from visr.errors import UserError
 from visr.storage import schema
 from visr.storage.files import read_json, write_json
-from visr.storage.run_dir import RunDir, evaluation_of, slug
+from visr.storage.run_dir import evaluation_of
 from visr.storage.summaries import Summary
 
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
 _LONGEST = 2_000
+_MIXED = "mixed of"
 Vector = Annotated[NDArray[np.float64], Bound(-_LARGEST, _LARGEST)]
 RewardFunction = Callable[[NDArray, NDArray, NDArray], NDArray]
 """(observations, actions, next observations), each [N, ...] -> rewards [N]"""
@@ -85,6 +85,8 @@ class Task(Summary):
     """What was asked for; None for directions, and in files of older versions."""
     length: float = field(default=1.0, metadata=schema.NOT_STORED)
     """The weight of this task in a sum."""
+    parts: tuple[tuple[Task, float], ...] = field(default=(), metadata=schema.NOT_STORED)
+    """The tasks that this one is an unnamed sum of, each with its weight."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "w", _unit(self.w, self.name))
@@ -97,11 +99,19 @@ class Task(Summary):
             return NotImplemented
         if not math.isfinite(weight):
             raise UserError(f"The weight {weight} of `{self.name}` must be a finite number.")
-        if weight < 0:
-            return replace(mix([(self, -1.0)]), length=self.length * -float(weight))
-        return replace(self, length=self.length * float(weight))
+        if (weight > 0 and not self.parts) or weight == 0:
+            return replace(self, length=self.length * float(weight), parts=())
+        return mix([(part, k * float(weight)) for part, k in self._terms()])
 
     __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> Task:
+        """The same direction with a smaller or larger weight."""
+        if not isinstance(divisor, int | float | np.number):
+            return NotImplemented
+        if not divisor:
+            raise UserError(f"`{self.name}` is divided by 0; divide by another number.")
+        return self * (1 / float(divisor))
 
     def __neg__(self) -> Task:
         """The opposite direction."""
@@ -111,18 +121,40 @@ class Task(Summary):
         """The weighted sum of both, as `mix` makes it."""
         if not isinstance(other, Task):
             return NotImplemented
-        return mix([(self, self.length), (other, other.length)])
+        return mix([*self._terms(), *other._terms()])
+
+    def __radd__(self, other: int) -> Task:
+        """`sum` starts with 0."""
+        return self if isinstance(other, int) and other == 0 else NotImplemented
 
     def __sub__(self, other: Task) -> Task:
         """This one and the opposite of the other."""
         return self + (-other) if isinstance(other, Task) else NotImplemented
 
+    def _terms(self) -> Sequence[tuple[Task, float]]:
+        """The tasks that this one is a sum of, each with its weight."""
+        return self.parts or [(self, self.length)]
+
+    @property
+    def is_regressed(self) -> bool:
+        """Whether w predicts a reward, so that R^2 and rewarded steps mean something."""
+        is_mixed = self.method.startswith(_MIXED)
+        return self.num_steps > 0 and not is_mixed and self.counted == "steps"
+
+    @property
+    def counted(self) -> str:
+        """What `num_steps` counts."""
+        kind = "" if self.prompt is None else self.prompt.kind
+        return {"demonstration": "states", "preferences": "answers"}.get(kind, "steps")
+
     def summary(self) -> dict[str, str]:
         """Its name, how it was found, and how well phi . w explains the reward."""
         shown = " ".join(f"{x:+.2f}" for x in self.w[:6]) + (" ..." if len(self.w) > 6 else "")
         found = {"task": self.name, "of": self.env or "any run", "by": self.method}
+        if self.is_regressed:
+            found |= {"R^2": f"{self.r_squared:.3f}"}
         if self.num_steps:
-            found |= {"R^2": f"{self.r_squared:.3f}", "steps": f"{self.num_steps:,}"}
+            found |= {self.counted: f"{self.num_steps:,}"}
         return found | {"w": f"[{shown}]"}
 
     def save(self, path: Path) -> None:
@@ -144,7 +176,7 @@ class Task(Summary):
     @classmethod
     def from_dict(cls, content: Any) -> Task:
         """The inverse of `to_dict` for anybody's content; a misfit is a ValueError or a UserError."""
-        optional = ("reward", "prompt", "length")
+        optional = ("reward", "prompt", "length", "parts")
         for required in (f.name for f in dataclasses.fields(cls) if f.name not in optional):
             if isinstance(content, dict) and required not in content:
                 raise ValueError(f"{required} is missing")
@@ -200,17 +232,31 @@ def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
     if length < 1e-9:
         raise UserError("These tasks cancel each other out (w = 0); choose other weights.")
     return Task(
-        name=name or " + ".join(f"{weight:g} {task.name}" for task, weight in parts),
+        name=name or _mixed_name(parts),
         env=first.env,
         w=w / length,
-        method=f"mixed of {len(parts)} tasks",
+        method=f"{_MIXED} {len(parts)} tasks",
         standard_error=_mixed_error(parts, length),
         num_steps=sum(task.num_steps for task, _ in parts),
         num_rewarded=sum(task.num_rewarded for task, _ in parts),
         reward=_mixed_reward(parts),
         prompt=_mixed_prompt(parts),
         length=length,
+        parts=() if name else tuple(parts),
     )
+
+
+def _mixed_name(parts: Sequence[tuple[Task, float]]) -> str:
+    """The sum in words: a - b, 0.7 a + 0.3 (x0 < 1)."""
+    text = ""
+    for task, weight in parts:
+        is_plain = " " not in task.name and not task.name.startswith("-")
+        factor = "" if f"{abs(weight):g}" == "1" else f"{abs(weight):g} "
+        sign = ("- " if text else "-") if weight < 0 else ("+ " if text else "")
+        text += (
+            (" " if text else "") + sign + factor + (task.name if is_plain else f"({task.name})")
+        )
+    return text
 
 
 def _mixed_error(parts: Sequence[tuple[Task, float]], length: float) -> NDArray[np.float64]:
@@ -243,60 +289,6 @@ def cosine(a: Task, b: Task) -> float:
             f"`{a.name}` has {len(a.w)} features and `{b.name}` has {len(b.w)}; they cannot be compared."
         )
     return float(a.w @ b.w)
-
-
-def new_path(run: RunDir, task: Task) -> Path:
-    """A path in the run, named after the reward, that no task of another reward has."""
-    stem = slug(task.name)
-    numbered = (stem if number == 1 else f"{stem}-{number}" for number in itertools.count(1))
-    return next(path for path in map(run.task, numbered) if _is_free(path, task))
-
-
-def _is_free(path: Path, task: Task) -> bool:
-    """Whether nothing is there, or an earlier task for the same reward."""
-    if not path.exists():
-        return True
-    try:
-        return Task.load(path).name == task.name
-    except UserError:
-        return False
-
-
-class SavedTasks(Mapping[str, Task]):
-    """The tasks that a run keeps, by name; read when asked for."""
-
-    def __init__(self, run: RunDir) -> None:
-        self._run = run
-
-    def __getitem__(self, name: str) -> Task:
-        """The task of that name; a KeyError lists the others."""
-        if name not in self._files():
-            raise KeyError(f"no task {name!r}; there are {', '.join(self._files()) or 'none yet'}")
-        return Task.load(self._files()[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._files())
-
-    def __len__(self) -> int:
-        return len(self._files())
-
-    def __repr__(self) -> str:
-        """The names."""
-        return f"<SavedTasks {', '.join(self) or 'none yet'}>"
-
-    def _files(self) -> dict[str, Path]:
-        return {path.stem: path for path in self._run.task_files()}
-
-
-def find_task(run: RunDir, task: str) -> Path:
-    """The file of a task that is named by its name in the run or by a path."""
-    saved = run.task(task)
-    if saved.parent == run.tasks and saved.is_file():
-        return saved
-    if Path(task).is_file():
-        return Path(task)
-    names = ", ".join(path.stem for path in run.task_files()) or "none yet; see `visr infer`"
-    raise UserError(f"There is no task {task!r}: neither a file nor saved in the run ({names}).")
 
 
 def _has_unit_length(w: Any) -> bool:

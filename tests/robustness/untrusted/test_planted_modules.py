@@ -1,0 +1,89 @@
+"""Python files in the working directory or in a run are never imported, whatever the command."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from visr import child_processes
+from visr.cli import VERBS
+
+MODULES = ("torch", "json", "numpy", "visr", "sitecustomize", "usercustomize", "ray", "gymnasium")
+VISR = Path(sys.executable).with_name("visr")
+COMMANDS = {
+    "pretrain": "pretrain --resume . --num-processes 2",
+    "infer": "infer . --reward row",
+    "finetune": "finetune . --task goal --num-steps 64",
+    "evaluate": "evaluate .",
+    "play": "play . --max-steps 3",
+    "task": "task list .",
+    "export": "export . skill:0 --out skill.onnx",
+    "pack": "pack . --out packed.safetensors",
+    "push": "push . nobody/nothing",
+    "pull": "pull nobody/nothing",
+    "reproduce": "reproduce grid --out . --jobs 1 --plan",
+    "report": "report .",
+    "explore": "explore . --port nothing",
+    "bench": "bench grid --preset smoke --seconds 0.1",
+    "doctor": "doctor CartPole-v1",
+    "list": "list envs",
+}
+
+
+@pytest.fixture
+def planted(trained: Path, tmp_path: Path) -> Path:
+    """A run with Python files that leave a mark when they are imported."""
+    run = shutil.copytree(trained, tmp_path / "run")
+    for place in (run, run / "tasks"):
+        place.mkdir(exist_ok=True)
+        for name in MODULES:
+            (place / f"{name}.py").write_text(f"open({str(tmp_path / 'MARK')!r}, 'a').write('x')\n")
+    return run
+
+
+def execute(words: list[str], place: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VISR_TRUST")}
+    environment["HF_ENDPOINT"] = "http://127.0.0.1:1"  # no hub
+    return subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True)
+
+
+def test_every_verb_has_a_command_here():
+    assert COMMANDS.keys() == VERBS.keys()
+
+
+@pytest.mark.parametrize("verb", COMMANDS)
+def test_no_verb_imports_files_of_the_working_directory(verb: str, planted: Path, tmp_path: Path):
+    done = execute([str(VISR), *COMMANDS[verb].split()], planted)
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_workers_of_a_resumed_run_import_no_files_of_it(planted: Path, tmp_path: Path):
+    words = ["pretrain", "--resume", ".", "--num-steps", "100000", "--num-processes", "2"]
+    done = execute([str(VISR), *words], planted)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_workers_on_ray_import_no_files_of_the_working_directory(planted: Path, tmp_path: Path):
+    words = ["pretrain", "--preset", "smoke", "--out", str(tmp_path / "new"), "--cluster", "local"]
+    done = execute([str(VISR), *words], planted)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "MARK").exists()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_child_process_imports_nothing_from_the_working_directory(
+    module: str, planted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(planted)
+    monkeypatch.setattr(sys, "path", ["", ".", str(planted), *sys.path])
+    environment = child_processes.environment()
+    words = [*child_processes.command("visr")[:2], "-c", f"import {module}"]
+    subprocess.run(words, env=environment, check=module in sys.modules, capture_output=True)
+    assert not (tmp_path / "MARK").exists()

@@ -1,0 +1,169 @@
+"""Training of the replay learner: recorded steps, stages, resume, and how good it becomes."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import visr
+from visr import config as configuration
+from visr import pretraining
+from visr.config import RunConfig, presets
+from visr.errors import Stopped
+from visr.training.driver import Status
+from visr.training.recorded_steps import RecordedSteps
+from visr.training.replay_loop import ReplayLoop
+
+SMALL = {"num_envs": 8, "unroll_length": 16, "num_updates": 24, "log_every": 512}
+
+
+def config_for(env: str, preset: str, **fields: object) -> RunConfig:
+    return configuration.replace(presets.get(preset), env=env, **{**SMALL, **fields})
+
+
+GRID = config_for(
+    "visr/Grid-v0",
+    "replay-grid",
+    height=4,
+    width=4,
+    num_steps=4_096,
+    warmup_steps=1_024,
+    checkpoint_every=1_024,
+    evaluate_every=4_096,
+)
+POLE = config_for(
+    "CartPole-v1",
+    "replay-vectors",
+    num_steps=4_096,
+    warmup_steps=512,
+    checkpoint_every=1_024,
+    recorded_steps=1_000,
+)
+BREAKOUT = config_for(
+    "MinAtar/Breakout-v1",
+    "replay-minatar",
+    num_steps=4_096,
+    warmup_steps=1_024,
+    checkpoint_every=1_024,
+)
+
+
+def files(path: Path) -> dict[str, str]:
+    """The content of all files but clocks and TensorBoard's, which hold times."""
+    names = [p for p in sorted(path.rglob("*")) if p.is_file()]
+    kept = [p for p in names if "tfevents" not in p.name and p.name not in ("timing.csv", "lock")]
+    return {str(p.relative_to(path)): hashlib.sha256(p.read_bytes()).hexdigest() for p in kept}
+
+
+@pytest.mark.parametrize("config", [GRID, POLE, BREAKOUT], ids=["grid", "cartpole", "breakout"])
+def test_a_stopped_run_resumes_to_the_same_bytes(config: RunConfig, tmp_path: Path):
+    if config is BREAKOUT:
+        pytest.importorskip("minatar")
+    pretraining.start(tmp_path / "whole", config)
+
+    class Interrupt(Exception):
+        pass
+
+    def stop(status: Status) -> None:
+        if status.num_steps >= 2_500:
+            raise Interrupt
+
+    with pytest.raises((Interrupt, Stopped)):
+        pretraining.start(tmp_path / "stopped", config, stop)
+    pretraining.resume(tmp_path / "stopped")
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_each_stage_starts_psi_with_new_weights():
+    config = configuration.replace(POLE, num_stages=3, num_updates=90, num_steps=10_240)
+    loop, seen = ReplayLoop(config), []
+    for _ in loop.rounds():
+        if loop.stage >= 0 and (not seen or seen[-1][0] != loop.stage):
+            seen.append((loop.stage, loop.num_updates))
+    loop.close()
+    assert [stage for stage, _ in seen] == [0, 1, 2]
+    assert seen[1][1] == pytest.approx(90 / 9, abs=6)
+    assert seen[2][1] == pytest.approx(90 / 3, abs=6)
+    assert loop.num_updates == 90
+
+
+def test_planes_take_one_bit_a_cell_in_the_replay_buffer():
+    pytest.importorskip("minatar")
+    loop = ReplayLoop(BREAKOUT)
+    next(loop.rounds())
+    stored = loop.recorded.buffer.storage.observation
+    assert stored.shape[2:] == (50,)  # 4 planes of 10 x 10 cells
+    per_step = sum(x.numel() * x.element_size() for x in loop.recorded.buffer.storage)
+    per_step /= loop.recorded.max_steps
+    assert per_step < 150  # so that 1M steps take less than 150 MB
+    unroll = loop.recorded.sample(torch.Generator().manual_seed(0))
+    assert unroll.observation.shape[2:] == (4, 10, 10)
+    assert set(np.unique(unroll.observation)) == {0, 1}
+    loop.close()
+
+
+def test_n_step_cumulants_stop_where_the_episode_ends():
+    loop = ReplayLoop(configuration.replace(GRID, n_step=3, gamma=0.5))
+    unroll = loop.actor.explore(loop.practice.w, loop.practice.epsilon)
+    ended = torch.zeros_like(unroll.terminated)
+    ended[1::2] = True  # every second step ends an episode
+    recorded = RecordedSteps(4_096, unroll, loop.agent.spec.observation_space)
+    recorded.add(unroll._replace(terminated=ended))
+    rng = torch.Generator().manual_seed(0)
+    batch = recorded.batch(loop.agent, torch.zeros(1, loop.agent.task_size), rng)
+    assert set(batch.discount.tolist()) == {0.0}  # an end lies within two steps of everything
+    loop.close()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> visr.Run:
+    """The replay learner on a small grid, a few seconds."""
+    config = configuration.replace(
+        presets.get("replay-grid"),
+        env="visr/Grid-v0",
+        height=5,
+        width=5,
+        num_features=32,
+        num_steps=60_000,
+        warmup_steps=30_000,
+        num_updates=700,
+        evaluate_every=60_000,
+    )
+    path = tmp_path_factory.mktemp("replay") / "run"
+    return visr.load(pretraining.start(path, config).path)
+
+
+def test_goals_and_rewards_of_cells_are_solved_without_a_weight_change(trained: visr.Run):
+    goal = trained.evaluate(trained.infer("goal:0,4"))
+    half = trained.evaluate(trained.infer("row > 2"))
+    assert goal.fraction_of_optimal > 0.95  # pyright: ignore
+    assert half.fraction_of_optimal > 0.9  # pyright: ignore
+
+
+def test_the_replay_learner_is_packed_exported_and_finetuned_like_visr(
+    trained: visr.Run, tmp_path: Path
+):
+    from visr import sharing
+
+    task = trained.infer("goal:0,4")
+    model = sharing.pack(trained, tmp_path / "model.safetensors")
+    again = visr.load(str(model.path))
+    before, after = (run.evaluate(task, gpi=True) for run in (trained, again))
+    assert before.fraction_of_optimal == after.fraction_of_optimal  # pyright: ignore
+    tuned = trained.finetune(task, out=tmp_path / "tuned", num_steps=2_000)
+    assert tuned.evaluate(task).fraction_of_optimal > 0.9  # pyright: ignore
+
+
+def test_a_reward_of_a_vector_is_inferred_from_the_recorded_steps(tmp_path: Path):
+    run = visr.load(pretraining.start(tmp_path / "run", POLE).path)
+    assert len(run.recording().action) > 900
+    task = run.infer("x0 > 0")
+    assert task.w.shape == (104,)
+    assert run.policy(task)(np.zeros(4, np.float32)) in (0, 1)
+    surviving = run.compare("env", num_episodes=4)
+    assert (
+        surviving.best == "least squares"
+    )  # the reward is 1 in every step, as is the first feature
+    assert abs(surviving.estimates["least squares"].w[0]) > 0.9

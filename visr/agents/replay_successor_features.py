@@ -1,0 +1,165 @@
+"""Successor features from a replay buffer: many tasks an update, a library of policies for GPI.
+
+As in VISR, rewards are linear in features, psi(s, a, w) sums the features under the policy of w, GPI
+improves on it, and w is a regression. Not VISR's: the features chi(s, a, s') are fixed, psi learns off-policy
+from recorded steps, and practises tasks that the recorded steps suggest.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Generator, Tensor, nn
+
+from visr.agents.base import BehaviourModel, Losses
+from visr.config.fields import AgentConfig, InferenceConfig
+from visr.config.replay import ReplayConfig
+from visr.networks import replay_trunks, transition_features
+from visr.networks.factored import FactoredSuccessorFeatures
+from visr.networks.plane_trunk import PlaneTrunk, find_agent
+from visr.networks.successor import FoldedReadout
+from visr.networks.transition_features.base import of_unroll
+from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
+from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+
+_CONSULTED = 3
+"""Policies of the library whose values are averaged: the best for each action."""
+
+
+class ReplaySuccessorFeatures(BehaviourModel):
+    """chi(s, a, s'): fixed features of a step.  psi(s, a, w): their discounted sums under the policy of w."""
+
+    packed_parts = ("chi", "psi", "library", "rate", "lift")
+
+    def __init__(self, config: AgentConfig, spec: EnvSpec, replay: ReplayConfig) -> None:
+        super().__init__(config, spec)
+        self.replay = replay
+        size = config.num_features
+        self.chi = transition_features.build(
+            replay.transition_features, spec.observation_space, size, config.gamma
+        )
+        self.psi: FactoredSuccessorFeatures = FactoredSuccessorFeatures(  # pyright: ignore
+            replay_trunks.trunk(spec.observation_space, config.torso),
+            spec.num_actions,
+            size,
+            replay.psi_width,
+            scale=self.chi.typical_return(config.gamma),
+        )
+        self.target_psi: FactoredSuccessorFeatures = copy.deepcopy(self.psi)  # pyright: ignore
+        self.target_psi.requires_grad_(False)
+        self.library: Tensor
+        self.rate: Tensor
+        self.lift: Tensor
+        self.register_buffer("library", torch.zeros(replay.library_size, size))
+        self.register_buffer("rate", torch.zeros(size))
+        self.register_buffer("lift", torch.ones(size))
+
+    @property
+    def task_size(self) -> int:
+        """d, the length of w and of chi."""
+        return self.config.num_features
+
+    # Acting: the mean of w's own value and of the best policies of the library.
+
+    @property
+    def known_tasks(self) -> Tensor:
+        """[L, d]: the library; before training one arbitrary task."""
+        filled = self.library[self.library.abs().sum(dim=1) > 0]
+        return filled if len(filled) else torch.eye(self.task_size, device=self.device)[:1]
+
+    def sample_tasks(self, num_tasks: int, rng: Generator | None) -> Tensor:
+        """Tasks of the library, of unit length: [N, d]."""
+        known = self.known_tasks.cpu()
+        chosen = known[torch.randint(len(known), (num_tasks,), generator=rng)]
+        return chosen / chosen.norm(dim=1, keepdim=True)
+
+    def sample_policies(self, w: Tensor, rng: Generator | None, gpi: bool | None = None) -> Tensor:
+        """w and the library: [..., d] -> [..., 1 + L, d]; without GPI w alone."""
+        own = w.unsqueeze(-2)
+        if not (self.config.gpi if gpi is None else gpi):
+            return own
+        known = self.known_tasks.to(w.device)
+        return torch.cat([own, known.expand(*w.shape[:-1], *known.shape)], dim=-2)
+
+    def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """Half psi(s, a, w) . w, half the mean of the three largest psi(s, a, w_i) . w."""
+        values = self.psi.policy_values(hidden, policies, readout)
+        own, others = values[:, 0], values[:, 1:]
+        if not others.shape[1]:
+            return own
+        best = others.topk(min(_CONSULTED, others.shape[1]), dim=1).values.mean(dim=1)
+        return (own + best) / 2
+
+    # Learning: N recorded steps under M tasks.
+
+    def losses(self, unroll: Unroll | TaskBatch) -> Losses:
+        """Errors e of psi: |e|^2 and (e . w)^2, each weighed by the size of the task's values."""
+        assert isinstance(unroll, TaskBatch)
+        batch, size = unroll, float(self.chi.num_used)
+        w = batch.w * math.sqrt(size / self.task_size)
+        with torch.no_grad():
+            after = self.target_psi.greedy(
+                self.target_psi.first_step(batch.next_observation), batch.w
+            )
+            following = after.psi * batch.discount[None, :, None]
+            y = batch.cumulant + following
+            value = after.value * math.sqrt(size / self.task_size)
+            psi_size = (after.psi.square().sum(dim=2).mean(dim=1) / size).sqrt()
+            vector_weight = 1 / (size * (psi_size + 1))
+            value_weight = 1 / (size * (value.square().mean(dim=1).sqrt() + size))
+        error = self.psi.learnt(self.psi.first_step(batch.observation), batch.action, batch.w) - y
+        along_w = torch.bmm(error, w.unsqueeze(-1)).squeeze(-1)
+        vector_loss = (error.square().sum(dim=2).mean(dim=1) * vector_weight).mean()
+        value_loss = (along_w.square().mean(dim=1) * value_weight).mean()
+        loss = vector_loss + self.config.value_weight * value_loss
+        metrics = {
+            "psi_loss": vector_loss.detach(),
+            "value_loss": value_loss.detach(),
+            "value": value.mean() / size,
+        }
+        return Losses(loss, loss.new_zeros(()), metrics)
+
+    @torch.no_grad()
+    def move_target(self) -> None:
+        """Move the target network a step towards psi."""
+        for target, source in zip(self.target_psi.parameters(), self.psi.parameters(), strict=True):
+            target.lerp_(source, self.replay.target_rate)
+
+    @torch.no_grad()
+    def fit(self, recorded: Unroll) -> None:
+        """Fit features and the trunk's statistics to recorded unrolls; psi must learn afresh after it."""
+        steps = of_unroll(recorded)
+        assert steps.observation is not None
+        assert steps.action is not None
+        self.chi.fit(recorded)
+        for psi in (self.psi, self.target_psi):
+            psi.observation.fit(steps.observation)
+            if isinstance(psi.observation, PlaneTrunk):
+                found = find_agent(steps.observation, steps.action, steps.next_observation)
+                psi.observation.agent_plane.fill_(found)
+
+    def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
+        """psi's; the features do not learn."""
+        return {"psi": list(self.psi.parameters())}
+
+    # Task inference: r ~ chi . w.
+
+    def cumulant(self, steps: Transitions) -> Tensor:
+        """chi(s, a, s'), [N, d]."""
+        return self.chi(steps)
+
+    def cumulants(self, unroll: Unroll) -> Tensor:
+        """chi at every step of unrolls, [T, B, d]."""
+        seen, shape = unroll.observation, unroll.action.shape
+        flat = (x.flatten(0, 1) for x in (seen[1:], seen[:-1], unroll.action, unroll.terminated))
+        return self.chi(Transitions(*flat)).unflatten(0, shape)
+
+    def task_from(
+        self, c: Tensor, weight: Tensor, config: InferenceConfig = LEAST_SQUARES
+    ) -> Tensor:
+        """The unit w of the regression weight ~ c . w: [N, d], [N] -> [d]."""
+        sums = RewardSums(self.task_size)
+        sums.add(c.detach().cpu().numpy(), weight.detach().cpu().numpy())
+        return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)

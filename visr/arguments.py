@@ -1,0 +1,57 @@
+"""Check what users pass to the Python API; a refusal names the argument."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visr.errors import UserError, one_line, short_repr
+
+
+def path(value: Any, name: str) -> Path:
+    """The path that an argument names."""
+    with _user_code(f"{name} = {short_repr(value)} is not a path"):
+        text = os.fspath(value)
+    if not isinstance(text, str) or "\0" in text:
+        raise UserError(f"{name} = {short_repr(value)} is not a path; give a str or a Path.")
+    return Path(text)
+
+
+def array(value: Any, name: str) -> NDArray:
+    """An argument as an array; a masked array is refused, because its mask would be lost."""
+    parts = value if isinstance(value, list | tuple) else ()
+    if any(isinstance(part, np.ma.MaskedArray) for part in (value, *parts)):
+        raise UserError(f"{name} is a masked array; fill it first, as in values.filled(0).")
+    with _user_code(f"{name} = {short_repr(value)} is not an array of numbers"):
+        return np.asarray(value)
+
+
+def flags(value: Any, name: str) -> NDArray[np.bool_]:
+    """An argument as an array of bool."""
+    found = array(value, name)
+    if found.dtype.kind not in "biu":
+        raise UserError(f"{name} = {short_repr(value)} must be true or false for each observation.")
+    return found.astype(bool)
+
+
+@contextlib.contextmanager
+def _user_code(refusal: str) -> Iterator[None]:
+    """A user's own exception becomes the cause of a UserError, and keeps its traceback."""
+    try:
+        yield
+    except Exception as error:
+        raise UserError(f"{refusal}: {described(error)}.") from error
+
+
+def described(error: Exception) -> str:
+    """The type and the words of an exception, on one line."""
+    with contextlib.suppress(Exception):
+        words = one_line(str(error), 300).rstrip(".")
+        return f"{type(error).__name__}: {words}" if words else type(error).__name__
+    return type(error).__name__  # its __str__ raises

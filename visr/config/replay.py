@@ -1,0 +1,40 @@
+"""Settings of the replay learner, `--algorithm replay`; other agents ignore them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from visr.config.bounds import Count, CountFromOne, Fraction, Size
+
+
+@dataclass(frozen=True)
+class ReplayConfig:
+    """How psi learns from recorded steps; `--algorithm replay` only."""
+
+    transition_features: Literal["auto", "projection", "events", "pooled"] = "auto"
+    """Features of a step: projections of states and vectors, events of planes, pooled convolutions."""
+    num_updates: CountFromOne = 6_000
+    """Updates in the whole run, spread evenly over the steps after `warmup_steps`."""
+    warmup_steps: Count = 50_000
+    """First steps, taken by random actions, before anything is learnt."""
+    buffer_steps: CountFromOne = 1_000_000
+    """Capacity of the replay buffer, in steps."""
+    transitions_per_update: Size = 32
+    """Recorded steps in an update; each is learnt from under every task of the update."""
+    tasks_per_update: Size = 32
+    """Tasks in an update."""
+    num_stages: Size = 1
+    """Stages, each three times as long as all before it; each fits the features and learns psi afresh."""
+    goal_share: Fraction = 0.5
+    """Share of practised tasks that reward one recorded step, or one event."""
+    stretch_share: Fraction = 0.4
+    """Share of practised tasks that reward stretches of recorded steps, or several events."""
+    constant_share: Fraction = 0.0
+    """Share of practised tasks that reward or punish every step; the rest are Gaussian."""
+    library_size: Size = 128
+    """Practised tasks whose policies GPI consults."""
+    target_rate: Fraction = 0.1
+    """Share of psi that moves into its target network at every update."""
+    psi_width: Size = 256
+    """Units that join a state, an action and a task."""

@@ -1,0 +1,124 @@
+"""psi(s, a, w) as a sum of a part of (s, a) and a part of w, for many tasks at once."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from visr.networks.successor import FoldedReadout, SuccessorFeatures
+from visr.ops import sphere
+
+
+class Trunk(nn.Module):
+    """Reads observations: [N, ...] -> [N, size]."""
+
+    size: int
+
+    def fit(self, observation: Tensor) -> None:
+        """Set what depends on the recorded observations, such as their mean."""
+
+
+class FactoredSuccessorFeatures(SuccessorFeatures):
+    """psi(s, a, w) = scale * (W relu(U(s, a) + V(w)) + b).
+
+    U is computed once per state and V once per task: N states under M tasks cost N + M passes, and the
+    last layer. V reads w at the length sqrt(d), so that the scale of a reward does not change the policy.
+    """
+
+    def __init__(
+        self, trunk: Trunk, num_actions: int, num_features: int, width: int, scale: float
+    ) -> None:
+        super().__init__()
+        self.num_actions, self.num_features = num_actions, num_features
+        self.width, self.scale = width, scale
+        self.observation = trunk
+        self.state = nn.Linear(trunk.size, num_actions * width)
+        self.task = nn.Sequential(
+            nn.Linear(num_features, _TASK_WIDTH), nn.ReLU(), nn.Linear(_TASK_WIDTH, width)
+        )
+        self.readout = nn.Linear(width, num_features)
+
+    def trunk(
+        self, observation: Tensor, previous_action: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """U(s, a) of every action, flat: [..., actions * width]."""
+        return self.first_step(observation.flatten(0, 1)).unflatten(
+            0, observation.shape[:2]
+        ), memory
+
+    def step(
+        self, observation: Tensor, previous_action: Tensor, memory: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """observation [N, ...] -> [N, actions * width], memory"""
+        return self.first_step(observation), memory
+
+    def first_step(self, observation: Tensor) -> Tensor:
+        """[N, ...] -> [N, actions * width]"""
+        return self.state(self.observation(observation))
+
+    def of_actions(self, hidden: Tensor) -> Tensor:
+        """[..., actions * width] -> [..., actions, width]"""
+        return hidden.unflatten(-1, (self.num_actions, self.width))
+
+    def of_tasks(self, w: Tensor) -> Tensor:
+        """V(w): [..., d] -> [..., width]"""
+        return self.task(sphere.normalise(w) * math.sqrt(self.num_features))
+
+    def sums(self, joined: Tensor) -> Tensor:
+        """psi of relu(U + V): [..., width] -> [..., d]"""
+        return self.readout(joined) * self.scale
+
+    def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
+        """hidden [*batch, hidden], w broadcastable to [*batch, d] -> [*batch, actions, d]"""
+        return self.sums((self.of_actions(hidden) + self.of_tasks(w).unsqueeze(-2)).relu())
+
+    def fold(self, w: Tensor) -> FoldedReadout:
+        """psi . w = relu(U + V) . weight + bias: weight [N, width, 1], bias [N, 1]."""
+        weight = self.scale * w @ self.readout.weight
+        return FoldedReadout(weight.unsqueeze(-1), self.scale * (w @ self.readout.bias)[:, None])
+
+    def policy_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """psi(s, a, w_i) . w of every policy i: hidden [N, hidden], [N, P, d] -> [N, P, actions]"""
+        of_tasks = self._of_policies(policies).unsqueeze(-2)
+        joined = (self.of_actions(hidden).unsqueeze(1) + of_tasks).relu_()
+        values = torch.bmm(joined.flatten(1, 2), readout.weight).view(joined.shape[:3])
+        return values + readout.bias.unsqueeze(-1)
+
+    def _of_policies(self, policies: Tensor) -> Tensor:
+        """V of every policy, [N, P, width]; once if all states consult the same ones."""
+        if policies.shape[1] > 1 and policies.stride(0) == 0:
+            return self.of_tasks(policies[0]).expand(len(policies), -1, -1)
+        return self.of_tasks(policies)
+
+    def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
+        """max_i psi(s, a, w_i) . w: [N, hidden], [N, P, d] -> [N, actions]"""
+        return self.policy_values(hidden, policies, readout).amax(dim=1)
+
+    def learnt(self, hidden: Tensor, action: Tensor, w: Tensor) -> Tensor:
+        """psi of N steps under M tasks: hidden [N, hidden], action [N], w [M, d] -> [M, N, d]"""
+        chosen = self.of_actions(hidden)[torch.arange(len(action)), action]
+        return self.sums((chosen + self.of_tasks(w).unsqueeze(1)).relu())
+
+    def greedy(self, hidden: Tensor, w: Tensor) -> Greedy:
+        """The greedy action of each of M tasks in N states, its value and its psi."""
+        joined = (self.of_actions(hidden) + self.of_tasks(w)[:, None, None]).relu_()
+        weight, bias = self.fold(w)
+        values = torch.bmm(joined.flatten(1, 2), weight).view(joined.shape[:3]) + bias[..., None]
+        value, action = values.max(dim=-1)
+        index = action[..., None, None].expand(*action.shape, 1, self.width)
+        return Greedy(value, self.sums(joined.gather(2, index).squeeze(2)))
+
+
+class Greedy(NamedTuple):
+    """What follows from acting greedily: M tasks in N states."""
+
+    value: Tensor
+    """[M, N], max_a psi(s, a, w) . w"""
+    psi: Tensor
+    """[M, N, d], of that action"""
+
+
+_TASK_WIDTH = 256

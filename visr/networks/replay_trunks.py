@@ -1,0 +1,104 @@
+"""Trunks of the replay learner's psi: states, vectors and images."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from gymnasium import spaces
+from torch import Tensor, nn
+
+from visr.errors import UserError
+from visr.networks import conv_torsos
+from visr.networks.factored import Trunk
+from visr.networks.plane_trunk import PlaneTrunk, are_planes
+
+SIZE = 256
+_NUM_COSINES = 128
+_FARTHEST = 6.0
+
+
+def trunk(space: spaces.Space, torso: str) -> Trunk:
+    """The trunk for these observations."""
+    if isinstance(space, spaces.Discrete):
+        return StateTrunk(int(space.n))
+    if are_planes(space) and torso == "auto":
+        return PlaneTrunk(space.shape)  # pyright: ignore[reportArgumentType]
+    if isinstance(space, spaces.Box) and conv_torsos.is_image(space):
+        name = "small" if torso == "auto" else torso
+        return ImageTrunk(conv_torsos.build(name, space.shape, max(int(space.high.max()), 1)))
+    if isinstance(space, spaces.Box) and len(space.shape) == 1:
+        return VectorTrunk(space.shape[0])
+    raise UserError(f"The replay learner reads states, vectors and images, and these are {space}.")
+
+
+class StateTrunk(Trunk):
+    """A row of a table for every state."""
+
+    def __init__(self, num_states: int) -> None:
+        super().__init__()
+        self.size = SIZE
+        self.table = nn.Embedding(num_states, SIZE)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """[...] int64 -> [..., size]"""
+        return self.table(observation).relu()
+
+
+class Standardise(nn.Module):
+    """Scale vectors to mean 0 and deviation 1 by the statistics of the recorded ones."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.deviation: Tensor
+        self.register_buffer("mean", torch.zeros(size))
+        self.register_buffer("deviation", torch.ones(size))
+
+    def fit(self, rows: Tensor) -> None:
+        """Take the statistics of [N, size]."""
+        rows = rows.double()
+        self.mean.copy_(rows.mean(dim=0))
+        self.deviation.copy_(rows.std(dim=0).clamp(min=1e-6))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """[..., size] -> the same, cut at 6 deviations"""
+        return ((rows.float() - self.mean) / self.deviation).clamp(-_FARTHEST, _FARTHEST)
+
+
+class VectorTrunk(Trunk):
+    """An MLP on the standardised vector and fixed cosines of it, which bring out fine differences."""
+
+    def __init__(self, num_inputs: int) -> None:
+        super().__init__()
+        self.size = SIZE
+        self.standardise = Standardise(num_inputs)
+        self.frequency: Tensor
+        self.phase: Tensor
+        length = torch.exp(torch.rand(_NUM_COSINES) * math.log(4) - math.log(2))
+        self.register_buffer("frequency", torch.randn(num_inputs, _NUM_COSINES) / length)
+        self.register_buffer("phase", torch.rand(_NUM_COSINES) * 2 * math.pi)
+        self.body = nn.Sequential(
+            nn.Linear(num_inputs + _NUM_COSINES, SIZE), nn.ReLU(), nn.Linear(SIZE, SIZE), nn.ReLU()
+        )
+
+    def fit(self, observation: Tensor) -> None:
+        """Take the mean and the deviation of the recorded vectors."""
+        self.standardise.fit(observation)
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """[..., inputs] -> [..., size]"""
+        x = self.standardise(observation)
+        return self.body(torch.cat([x, torch.cos(x @ self.frequency + self.phase)], dim=-1))
+
+
+class ImageTrunk(Trunk):
+    """A convolutional torso."""
+
+    def __init__(self, torso: conv_torsos.ImageTorso) -> None:
+        super().__init__()
+        self.torso, self.size = torso, torso.size
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """[N, C, H, W] uint8 -> [N, size]"""
+        return self.torso(observation)

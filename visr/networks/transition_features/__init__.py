@@ -1,0 +1,32 @@
+"""chi(s, a, s'): fixed features of a step, fitted to recorded steps; the replay learner sums them."""
+
+from __future__ import annotations
+
+from gymnasium import spaces
+
+from visr.errors import UserError
+from visr.networks import conv_torsos
+from visr.networks.plane_trunk import are_planes
+from visr.networks.transition_features.base import TransitionFeatures
+from visr.networks.transition_features.events import PlaneEvents
+from visr.networks.transition_features.pooled import PooledConvolutions
+from visr.networks.transition_features.projection import StateProjection, VectorProjection
+
+
+def build(kind: str, space: spaces.Space, size: int, gamma: float) -> TransitionFeatures:
+    """Features of `kind` with `size` numbers; `auto` chooses by the observations."""
+    if kind == "auto":
+        kind = "events" if are_planes(space) else "projection"
+        kind = "pooled" if kind == "projection" and conv_torsos.is_image(space) else kind
+    if kind == "events" and are_planes(space):
+        return PlaneEvents(space.shape, size, gamma)  # pyright: ignore[reportArgumentType]
+    if kind == "pooled" and isinstance(space, spaces.Box) and conv_torsos.is_image(space):
+        return PooledConvolutions(space.shape, size, max(int(space.high.max()), 1))
+    if kind == "projection" and isinstance(space, spaces.Discrete):
+        return StateProjection(int(space.n), size)
+    if kind == "projection" and isinstance(space, spaces.Box) and len(space.shape) == 1:
+        return VectorProjection(space.shape[0], size)
+    raise UserError(
+        f"transition_features = {kind!r} does not read observations of {space}; use "
+        "--transition-features auto."
+    )

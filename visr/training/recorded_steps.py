@@ -1,0 +1,131 @@
+"""Recorded unrolls in a replay buffer, planes as bits, and what the replay learner draws from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Generator, Tensor
+
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+from visr.networks.plane_trunk import are_planes
+from visr.training.replay import ReplayBuffer
+from visr.types import TaskBatch, Transitions, Unroll
+
+_FITTED_STEPS = 60_000
+
+
+class RecordedSteps:
+    """A replay buffer of unrolls; binary planes take one bit a cell."""
+
+    def __init__(self, num_steps: int, example: Unroll, space: spaces.Space) -> None:
+        self._shape = space.shape if are_planes(space) else None
+        length = len(example.action)
+        self.buffer = ReplayBuffer(max(1, -(-num_steps // length)), self._packed(example))
+        self._length = length
+
+    @property
+    def max_steps(self) -> int:
+        """Steps that it holds when it is full."""
+        return self.buffer.max_steps
+
+    @property
+    def num_missing(self) -> int:
+        """Entries that the loaded state counts and `restore` has not brought back."""
+        return self.buffer.num_missing
+
+    def new_piece(self) -> dict[str, Tensor]:
+        """The data added since the last call."""
+        return self.buffer.new_piece()
+
+    def restore(self, piece: dict[str, Tensor]) -> None:
+        """Put a piece back, oldest piece first."""
+        self.buffer.restore(piece)
+
+    def add(self, unroll: Unroll) -> None:
+        """Append unrolls."""
+        self.buffer.add(self._packed(unroll))
+
+    def _packed(self, unroll: Unroll) -> Unroll:
+        if self._shape is None:
+            return unroll
+        bits = np.packbits(unroll.observation.flatten(2).numpy(), axis=-1)
+        return unroll._replace(observation=torch.from_numpy(bits))
+
+    def _unpacked(self, observation: Tensor) -> Tensor:
+        """[..., bytes] -> [..., C, H, W]"""
+        if self._shape is None:
+            return observation
+        flat = np.unpackbits(observation.numpy(), axis=-1, count=int(np.prod(self._shape)))
+        return torch.from_numpy(flat).unflatten(-1, self._shape)
+
+    # ---- what to fit features to
+
+    def sample(self, rng: Generator, num_steps: int = _FITTED_STEPS) -> Unroll:
+        """Whole unrolls, about `num_steps` of them, in order."""
+        count = min(len(self.buffer), num_steps // self._length + 1)
+        chosen = torch.randperm(len(self.buffer), generator=rng)[:count].sort().values
+        kept = self.buffer.take(chosen)
+        return kept._replace(observation=self._unpacked(kept.observation))
+
+    # ---- what to learn from
+
+    def batch(self, agent: ReplaySuccessorFeatures, w: Tensor, rng: Generator) -> TaskBatch:
+        """Steps with their n-step cumulants, to be learnt from under the tasks w [M, d]."""
+        count, gamma = agent.replay.transitions_per_update, agent.config.gamma
+        time, slot = self._draw(count, rng)
+        rows, alive = self.buffer.storage, torch.ones(count, dtype=torch.bool)
+        cumulant, discount = torch.zeros(count, agent.task_size), torch.ones(count)
+        steps = torch.zeros(count, dtype=torch.int64)
+        for k in range(agent.config.n_step):
+            now = (time + k).clamp(max=self._length - 1)
+            chi = agent.cumulant(self._steps(now, slot))
+            cumulant += torch.where(alive, discount, 0.0)[:, None] * chi
+            terminated, truncated = rows.terminated[now, slot], rows.truncated[now, slot]
+            discount = torch.where(alive, discount * gamma * (~terminated).float(), discount)
+            steps = steps + alive.long()
+            alive = alive & ~terminated & ~truncated & (time + k + 1 < self._length)
+        return TaskBatch(
+            self._unpacked(rows.observation[time, slot]),
+            rows.action[time, slot],
+            cumulant,
+            discount,
+            self._unpacked(rows.observation[time + steps, slot]),
+            w,
+        )
+
+    @torch.no_grad()
+    def stretches(
+        self, agent: ReplaySuccessorFeatures, count: int, num_samples: int, rng: Generator
+    ) -> Tensor:
+        """chi of steps drawn from stretches of 4 steps up to an unroll: [N, samples, d]."""
+        time, slot = self._draw(count, rng)
+        if num_samples > 1:
+            longest = torch.log2(torch.tensor(float(max(self._length, 4))))
+            length = torch.exp2(torch.rand(count, 1, generator=rng) * (longest - 2) + 2)
+            time = time[:, None] + (torch.rand(count, num_samples, generator=rng) * length).long()
+            time = time.clamp(max=self._length - 1)
+            # a stretch stops where the episode does
+            resets = self.buffer.storage.is_reset[time, slot[:, None]]
+            time = torch.where(resets, time[:, :1] - 1, time).clamp(min=0)
+            slot = slot[:, None].expand(-1, num_samples)
+        chi = agent.cumulant(self._steps(time.flatten(), slot.flatten()))
+        return chi.view(count, num_samples, -1)
+
+    def _steps(self, time: Tensor, slot: Tensor) -> Transitions:
+        rows = self.buffer.storage
+        return Transitions(
+            self._unpacked(rows.observation[time + 1, slot]),
+            self._unpacked(rows.observation[time, slot]),
+            rows.action[time, slot],
+            rows.terminated[time, slot],
+        )
+
+    def _draw(self, count: int, rng: Generator) -> tuple[Tensor, Tensor]:
+        """Times and slots of random steps, without those that only reset: [N] each."""
+        many = 2 * count + 8
+        time = torch.randint(self._length, (many,), generator=rng)
+        slot = torch.randint(len(self.buffer), (many,), generator=rng)
+        kept = torch.nonzero(~self.buffer.storage.is_reset[time, slot])[:, 0]
+        kept = kept.repeat(-(-count // max(len(kept), 1)))[:count]
+        return time[kept], slot[kept]

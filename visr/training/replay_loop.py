@@ -1,0 +1,216 @@
+"""The replay learner's training: act, record, learn psi from everything recorded; in stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+
+import torch
+from torch import Tensor
+from torch.optim import Adam
+
+from visr import envs
+from visr.agents import task_sampling
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+from visr.config.fields import RunConfig
+from visr.ops import derived_seed
+from visr.training import devices
+from visr.training.exploring_actor import ExploringActor
+from visr.training.learner import load_moments, moments, within
+from visr.training.loop import Round, new_agent
+from visr.training.practice import Practice
+from visr.training.recorded_steps import RecordedSteps
+from visr.types import Unroll
+
+_WARM_UP = 200
+"""Updates over which the learning rate rises at the start of a stage."""
+_LAST_RATE = 0.01
+"""Share of the learning rate that is left at the end."""
+_POOL = 1024
+"""Practised tasks drawn at the start of a round; its updates choose among them."""
+
+
+class ReplayLoop:
+    """One round: an unroll of every environment, then the updates that are due."""
+
+    can_save_now = True
+
+    def __init__(self, config: RunConfig) -> None:
+        devices.keep_freed_memory()
+        self.config = config
+        agent = devices.prepared(new_agent(config), config.training)
+        assert isinstance(agent, ReplaySuccessorFeatures)
+        self.agent = agent
+        training, seed = config.training, config.training.seed
+        env = envs.make_vec(config, training.num_envs)
+        self.actor = ExploringActor(config, env, agent, derived_seed(seed, 1))
+        self._rng = torch.Generator().manual_seed(derived_seed(seed, 2))
+        self.practice = Practice(agent, training.num_envs)
+        example = self.actor.empty_unroll(self.practice.w)
+        space = agent.spec.observation_space
+        capacity = min(config.replay.buffer_steps, self._num_rounds * self._round_steps)
+        self.recorded = RecordedSteps(capacity, example, space)
+        self._optimiser = self._new_optimiser()
+        self.num_steps = self.num_updates = 0
+        self.stage = -1
+        """The stage that learns now; -1 during the warm-up."""
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.actor.env.close()
+
+    @property
+    def replay(self) -> RecordedSteps:
+        """The recorded steps, saved in pieces."""
+        return self.recorded
+
+    @property
+    def _round_steps(self) -> int:
+        return self.config.training.unroll_length * self.config.training.num_envs
+
+    @property
+    def _num_rounds(self) -> int:
+        return math.ceil(self.config.training.num_steps / self._round_steps)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run."""
+        return self.config.training.num_steps
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all steps and updates have been made."""
+        return self.num_steps >= self.total_steps
+
+    @property
+    def _progress(self) -> float:
+        """The share of the steps after the warm-up that have been taken."""
+        warm = min(self.config.replay.warmup_steps, self.total_steps - self._round_steps)
+        return min(max((self.num_steps - warm) / (self.total_steps - warm), 0.0), 1.0)
+
+    def rounds(self) -> Generator[Round]:
+        """Act and learn until done."""
+        with devices.training_arithmetic(self.config.training):
+            while not self.is_done:
+                yield self._round()
+
+    def _round(self) -> Round:
+        if self.stage >= 0:
+            self.actor.refresh(self.agent.psi)
+            self.practice.choose(self._chi, self._rng)
+        unroll = self.actor.explore(self.practice.w, self.practice.epsilon)
+        self.recorded.add(unroll)
+        self.num_steps += unroll.num_steps
+        if self.stage >= 0:
+            self.practice.count(unroll)
+        due = round(self.config.replay.num_updates * self._progress)
+        if due > self.num_updates and self.stage < self._stage_due():
+            self._begin_stage()
+        metrics = self._learn(due - self.num_updates)
+        if self.is_done or self.stage >= 0:
+            self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+        return Round(self.num_updates, metrics)
+
+    def _chi(self, count: int, num_samples: int) -> Tensor:
+        return self.recorded.stretches(self.agent, count, num_samples, self._rng)
+
+    # ---- stages
+
+    def _starts(self) -> list[float]:
+        """The share of progress at which each stage begins: 0, ..., 1/9, 1/3."""
+        count = self.config.replay.num_stages
+        return [0.0, *(3.0 ** (k - count) for k in range(1, count))]
+
+    def _stage_due(self) -> int:
+        return sum(self._progress >= start for start in self._starts()) - 1
+
+    def _begin_stage(self) -> None:
+        """Fit the features to all that is recorded, and start psi with new weights."""
+        self.stage = self._stage_due()
+        seed = derived_seed(self.config.training.seed, 3, self.stage)
+        fresh = new_agent(self.config, self.agent.spec, seed)
+        assert isinstance(fresh, ReplaySuccessorFeatures)
+        self.agent.psi.load_state_dict(fresh.psi.state_dict())
+        self.agent.target_psi.load_state_dict(fresh.psi.state_dict())
+        self.agent.fit(self.recorded.sample(self._rng))
+        self._optimiser = self._new_optimiser()
+        self.practice.forget()
+
+    # ---- learning
+
+    def _learn(self, count: int) -> list[dict[str, Tensor]]:
+        if count <= 0:
+            return []
+        size = self.config.replay.tasks_per_update
+        pool = task_sampling.practised(self.agent, max(_POOL, size), self._chi, self._rng)
+        metrics = []
+        for _ in range(count):
+            w = pool[torch.randint(len(pool), (size,), generator=self._rng)]
+            batch = self.recorded.batch(self.agent, w, self._rng)
+            losses = self.agent.losses(batch)
+            self._optimiser.zero_grad(set_to_none=True)
+            losses.total.backward()
+            for group in self._optimiser.param_groups:
+                group["lr"] = self.config.agent.psi_learning_rate * self._rate_share()
+            self._optimiser.step()
+            self.agent.move_target()
+            self.num_updates += 1
+            metrics.append(losses.metrics)
+        return metrics
+
+    def _rate_share(self) -> float:
+        """A short rise at the start of each stage; in the last stage a linear fall."""
+        total, starts = self.config.replay.num_updates, self._starts()
+        first = starts[self.stage] * total
+        rise = min(1.0, (self.num_updates - first) / _WARM_UP + 0.01)
+        if self.stage < len(starts) - 1:
+            return rise
+        left = 1 - (self.num_updates - first) / max(total - first, 1)
+        return rise * max(left, _LAST_RATE)
+
+    def _new_optimiser(self) -> Adam:
+        agent = self.config.agent
+        parameters = self.agent.parameter_groups()["psi"]
+        return Adam(parameters, agent.psi_learning_rate, eps=agent.psi_adam_epsilon, fused=True)
+
+    def recording(self, num_steps: int) -> Unroll:
+        """Some of the recorded steps, for later rewards."""
+        rng = torch.Generator().manual_seed(derived_seed(self.config.training.seed, 4))
+        return self.recorded.sample(rng, num_steps)
+
+    # ---- saving
+
+    def extra_rows(self) -> dict[str, dict[str, float]]:
+        """No tables of its own."""
+        return {}
+
+    def reset_unsaveable_envs(self) -> None:
+        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
+        self.actor.reset_unsaveable_envs(self.num_steps)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """All tensors and counts that a resumed run needs, except the recorded steps."""
+        tensors = {f"learner.agent.{k}": v for k, v in self.agent.state_dict().items()}
+        tensors |= {f"learner.adam.{k}": v for k, v in moments(self._optimiser).items()}
+        tensors |= {f"actor.{k}": v for k, v in self.actor.state().items()}
+        tensors |= {f"practice.{k}": v for k, v in self.practice.state().items()}
+        tensors["generator"] = self._rng.get_state()
+        counts = {
+            "num_steps": self.num_steps,
+            "num_updates": self.num_updates,
+            "stage": self.stage + 1,
+            "recorded": self.recorded.buffer.num_added,
+        }
+        return tensors, counts
+
+    def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
+        """The inverse of `state`."""
+        self.num_steps, self.num_updates = counts["num_steps"], counts["num_updates"]
+        self.stage = counts["stage"] - 1
+        self.agent.load_state_dict(within(tensors, "learner.agent."))
+        self._optimiser = self._new_optimiser()
+        load_moments(self._optimiser, within(tensors, "learner.adam."))
+        self.actor.load_state(within(tensors, "actor."), self.num_steps)
+        self.practice.load_state(within(tensors, "practice."))
+        self._rng.set_state(tensors["generator"])
+        self.recorded.buffer.expect(counts["recorded"])
