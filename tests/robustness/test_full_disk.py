@@ -124,7 +124,7 @@ def asked(
 ) -> Path:
     """A run on a small disk, with a task and its evaluation."""
     run = small_disk(2048) / "run"
-    shutil.copytree(trained, run)
+    shutil.copytree(trained, run, ignore=shutil.ignore_patterns("recorded.safetensors"))
     for line in ("infer {} --reward goal:2,3 --name it", "evaluate {} it"):
         assert main(line.format(run).split()) == 0
     capsys.readouterr()
