@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visr import config as configuration
-from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.config import ATARI, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
 from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
@@ -183,6 +183,13 @@ _REPLAY_PLANES: dict[str, object] = {
     "checkpoint_every": 250_000,
 }
 
+_FORWARD_BACKWARD: dict[str, object] = {
+    "algorithm": "fb",
+    "transitions_per_update": 128,
+    "tasks_per_update": 8,
+}
+"""Its loss compares pairs of steps, so it needs more steps and fewer tasks in an update."""
+
 PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "paper": ("the paper's numbers for Atari: every field's default", {}),
     "grid": ("the paper's grid world: d = 5, 38.4M steps", _GRID),
@@ -238,10 +245,11 @@ def get(name: str) -> RunConfig:
 
 
 def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
-    """The default configuration of an environment, and of the replay learner there."""
-    if algorithm == "replay":
+    """The default configuration of an environment, and of a replay learner there."""
+    if algorithm in REPLAY_LEARNERS:
         kind = "grid" if env == GRID else "minatar" if env.startswith(MINATAR) else "vectors"
-        return get(f"replay-{kind}")
+        config = get(f"replay-{kind}")
+        return configuration.replace(config, **_FORWARD_BACKWARD) if algorithm == "fb" else config
     if env.startswith(ATARI):
         return get("atari")
     if env.startswith(MINATAR):
