@@ -19,6 +19,7 @@ from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
 from visr.networks.factored import FactoredSuccessorFeatures
 from visr.networks.plane_trunk import PlaneTrunk, find_agent
+from visr.networks.replay_trunks import ManyStatesTrunk
 from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
@@ -32,6 +33,7 @@ class ReplaySuccessorFeatures(BehaviourModel):
     """chi(s, a, s'): fixed features of a step.  psi(s, a, w): their discounted sums under the policy of w."""
 
     packed_parts = ("chi", "psi", "library", "rate", "lift")
+    prefers_regression = True
 
     def __init__(self, config: AgentConfig, spec: EnvSpec, replay: ReplayConfig) -> None:
         super().__init__(config, spec)
@@ -39,7 +41,7 @@ class ReplaySuccessorFeatures(BehaviourModel):
         size = config.num_features
         self.chi = self._features().requires_grad_(False)
         self.psi: FactoredSuccessorFeatures = FactoredSuccessorFeatures(  # pyright: ignore
-            replay_trunks.trunk(spec.observation_space, config.torso),
+            replay_trunks.trunk(spec.observation_space, config.torso, size),
             spec.num_actions,
             size,
             replay.psi_width,
@@ -151,6 +153,9 @@ class ReplaySuccessorFeatures(BehaviourModel):
         self.chi.fit(recorded)
         for psi in (self.psi, self.target_psi):
             psi.observation.fit(steps.observation)
+            if isinstance(psi.observation, ManyStatesTrunk):
+                states = torch.arange(len(psi.observation.features), device=self.device)
+                psi.observation.features.copy_(self.chi(Transitions(states)))
             if isinstance(psi.observation, PlaneTrunk):
                 found = find_agent(steps.observation, steps.action, steps.next_observation)
                 psi.observation.agent_plane.fill_(found)
