@@ -261,7 +261,12 @@ def get(name: str) -> RunConfig:
 
 
 def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
-    """The default configuration of an environment, and of a replay learner there."""
+    """The default configuration of an algorithm in an environment.
+
+    The default algorithm is the replay learner, but on Atari the paper's agent.
+    """
+    if algorithm is None and not env.startswith(ATARI):
+        algorithm = "replay"
     if algorithm in REPLAY_LEARNERS:
         kind = "grid" if env == GRID else "minatar" if env.startswith(MINATAR) else "vectors"
         config = get(f"replay-{kind}")
