@@ -63,7 +63,7 @@ def pretrain(
     env = modules.id_of(env)
     configuration.check_env(env)
     config = (
-        presets.for_environment(env, fields.get("algorithm"))
+        presets.for_environment(env, fields.get("algorithm"), fields)
         if preset is None
         else presets.get(preset)
     )

@@ -22,7 +22,7 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
-from visr.config.replay import ReplayConfig
+from visr.config.replay import NOT_OF_REPLAY, ReplayConfig
 from visr.errors import UserError, short_repr
 
 _ENV = re.compile(
@@ -217,19 +217,9 @@ def _check_sizes(config: RunConfig) -> None:
             )
 
 
-_NOT_OF_REPLAY = (
-    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
-    *("head_size", "centred_features", "gpi_samples", "gpi_distribution", "gpi_kappa"),
-    *("target_period", "phi_learning_rate", "phi_adam_epsilon", "phi_num_steps"),
-    *("learning_rate_decay", "batch_size", "num_processes", "num_actor_groups", "micro_batch"),
-    "num_rewarded_envs",
-)
-"""Settings of the paper's agent that a replay learner does not read."""
-
-
 def _check_replay_learner(config: RunConfig) -> None:
     default = RunConfig()
-    for name in _NOT_OF_REPLAY:
+    for name in NOT_OF_REPLAY:
         section = "agent" if hasattr(default.agent, name) else "training"
         value, usual = (getattr(getattr(c, section), name) for c in (config, default))
         if value != usual:
