@@ -23,7 +23,7 @@ from tests.robustness.torture.victims import VICTIMS, Victim
 
 _MOST_KILLS = 4
 """In a row, of one and the same work."""
-_LOADED_ONCE = (
+LOADED_ONCE = (
     *(f"visr.commands.{v}" for v in ("pretrain", "infer", "evaluate", "finetune", "report")),
     *("visr.api", "visr.finetuning", "visr.report", "matplotlib.backends.backend_agg"),
     *("torch.utils.tensorboard.writer", "torch._dynamo"),
@@ -151,7 +151,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", nargs="+", choices=list(VICTIMS), default=list(VICTIMS))
     chosen = parser.parse_args()
-    for module in _LOADED_ONCE:
+    for module in LOADED_ONCE:
         importlib.import_module(module)
     with tempfile.TemporaryDirectory(prefix="visr-torture-") as scratch:
         try:

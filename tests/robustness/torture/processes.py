@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,11 @@ def visr(
     place: Path,
     after_seconds: float | None = None,
     at_event: int | None = None,
+    inside: AbstractContextManager[object] | None = None,
 ) -> Ended:
     """Run `visr ARGUMENTS`, and SIGKILL it after so long or at that event, if it is not done by then.
+
+    The command runs in the context `inside`, which is entered in its process.
 
     A fork of this process, which has torch in memory already: the interpreter's start is not what
     shall be tortured, and takes most of a short command's time.
@@ -49,7 +53,7 @@ def visr(
     began = time.monotonic()
     child = os.fork()
     if child == 0:
-        _be_the_command(list(arguments), place, outputs, at_event)
+        _be_the_command(list(arguments), place, outputs, at_event, inside or nullcontext())
     code = _wait(child, began, after_seconds)
     events = outputs[2].stat().st_size if outputs[2].exists() else 0
     out, err = (path.read_text() if path.exists() else "" for path in outputs[:2])
@@ -72,7 +76,11 @@ def _wait(child: int, began: float, after_seconds: float | None) -> int:
 
 
 def _be_the_command(
-    arguments: list[str], place: Path, outputs: list[Path], at_event: int | None
+    arguments: list[str],
+    place: Path,
+    outputs: list[Path],
+    at_event: int | None,
+    inside: AbstractContextManager[object],
 ) -> None:
     """The child's life; it never returns."""
     code = 70
@@ -84,7 +92,8 @@ def _be_the_command(
         sys.addaudithook(_counter(str(place) + os.sep, tally, at_event))
         from visr.cli import main
 
-        code = main(arguments)
+        with inside:
+            code = main(arguments)
         sys.stdout.flush()
         sys.stderr.flush()
     except BaseException:
@@ -96,13 +105,13 @@ def _be_the_command(
 
 
 def _counter(below: str, tally: int, at_event: int | None) -> Callable[[str, Any], None]:
-    count = 0
+    count, write = 0, os.write  # `inside` may replace it
 
     def hook(event: str, args: Any) -> None:
         nonlocal count
         if event in _TOUCHING and str(args[0]).startswith(below):
             count += 1
-            os.write(tally, b".")
+            write(tally, b".")
             if count == at_event:
                 os.kill(os.getpid(), signal.SIGKILL)
 
