@@ -1,15 +1,14 @@
 """`python -m tests.robustness.torture.failpoints`: every call that storage makes fails once, in every verb.
 
-The method of SQLite's tests: count the calls of an undisturbed command, then run it again and again, and let the
-n-th call fail, for every n and every kind of fault. After each fault the run opens, no file is incomplete, and the
-same command ends with the bytes of the undisturbed one.
+The method of SQLite's tests: count the calls of an undisturbed command, then run it again and again, and let
+the n-th call fail, for every n and every kind of fault. After each fault the run opens, no file is
+incomplete, and the same command ends with the bytes of the undisturbed one.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import errno
 import importlib
 import json
@@ -24,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.robustness.torture import file_calls, victims
-from tests.robustness.torture.file_calls import Call
+from tests.robustness.torture.file_calls import Call, Numbered
 from tests.robustness.torture.kills import LOADED_ONCE
 from tests.robustness.torture.processes import Ended, visr
 from visr.storage.run_dir import RunDir
@@ -37,9 +36,8 @@ SMALL = (
 )
 FINETUNE = ("--num-steps", "960", "--checkpoint-every", "480")
 FAULTS = ("EIO", "ENOMEM", "ENOSPC", "short", "torn")
-"""EIO, ENOMEM: this call fails. ENOSPC: from this call on the disk is full. short: a write takes half of its bytes.
-torn: a write takes half of its bytes, and then the disk is full."""
-_NOTES = "calls.txt"
+"""EIO, ENOMEM: this call fails. ENOSPC: from this call on the disk is full. short: a write takes half of its
+bytes. torn: a write takes half of its bytes, and then the disk is full."""
 
 
 class Loss(Exception):
@@ -85,27 +83,13 @@ VERBS = {
 
 
 class Failpoint:
-    """A context in which the n-th call of storage fails; it notes the kind of every call."""
+    """The n-th call fails."""
 
-    def __init__(self, place: Path, fault: str = "", at: int = 0) -> None:
-        self._notes, self._fault, self._at = place / _NOTES, fault, at
-        self._count, self._is_full = 0, False
-        self._stack = contextlib.ExitStack()
+    def __init__(self, fault: str = "", at: int = 0) -> None:
+        self._fault, self._at, self._is_full = fault, at, False
 
-    def __enter__(self) -> None:
-        self._file = os.open(self._notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        self._write = os.write
-        watched = file_calls.watched(self._before, lambda _: None, file_calls.is_of_storage)
-        self._stack.enter_context(watched)
-
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
-
-    def _before(self, call: Call) -> int | None:
-        self._count += 1
-        faults = " ".join(_possible(call))
-        self._write(self._file, f"{call.kind} {faults}\n".encode())
-        is_now, half = self._count == self._at, len(call.data) // 2
+    def __call__(self, number: int, call: Call) -> int | None:
+        is_now, half = number == self._at, len(call.data) // 2
         if is_now and self._fault == "short":
             return half
         if is_now and self._fault == "torn":
@@ -119,6 +103,11 @@ class Failpoint:
         if self._is_full and call.needs_space:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), call.path)
         return None
+
+
+def _described(call: Call) -> str:
+    """Its kind, and the faults that it can have."""
+    return " ".join((call.kind, *_possible(call)))
 
 
 def _possible(call: Call) -> Iterator[str]:
@@ -140,16 +129,16 @@ class Bench:
         self._place.mkdir()
         self._verb.prepare(self._place)
         shutil.copytree(self._place, self._prepared)
-        ended, self.calls = self._run(Failpoint(self._place))
+        ended = self._run(Failpoint())
         if ended.code != 0:
             raise Loss(f"{name} fails undisturbed: {ended}")
-        self._wanted = victims.results(self._place)
+        self.calls, self._wanted = ended.calls, victims.results(self._place)
 
     def points(self) -> list[tuple[int, str, str]]:
         """Every (n, kind of the call, fault)."""
         return [
             (n, kind, fault)
-            for n, (kind, *faults) in enumerate(self.calls, start=1)
+            for n, (kind, *faults) in enumerate(map(str.split, self.calls), start=1)
             for fault in faults
         ]
 
@@ -157,8 +146,8 @@ class Bench:
         """Run with one fault, look at what it left, and run again."""
         shutil.rmtree(self._place)
         shutil.copytree(self._prepared, self._place)
-        ended, _ = self._run(Failpoint(self._place, fault, n))
-        said = f"{self.name}, {fault} at call {n} ({kind}): {ended}"
+        ended = self._run(Failpoint(fault, n))
+        said = f"{self.name}, {fault} at call {n} ({kind}): {ended.code}, {ended.err}"
         if not victims.said_well(ended):
             raise Loss(f"no sentence: {said}")
         try:
@@ -168,25 +157,25 @@ class Bench:
         is_warned = "going on from step" in ended.err  # the newest checkpoint could not be read
         if ended.code == 0 and not is_warned and (differing := self._differing()):
             raise Loss(f"success with other files {differing}: {said}")
-        again, _ = self._run(None)
+        again = self._run(Failpoint())
         if again.code != 0:
-            raise Loss(f"it does not go on ({again}) after {said}")
+            raise Loss(f"it does not go on ({again.err}) after {said}")
         if differing := self._differing():
             raise Loss(f"it comes to another end {differing} after {said}")
 
-    def _run(self, inside: Failpoint | None) -> tuple[Ended, list[list[str]]]:
-        ended = visr(*self._verb.command(self._place), place=self._place, inside=inside)
-        notes = self._place / _NOTES
-        calls = [line.split() for line in notes.read_text().splitlines()] if inside else []
-        notes.unlink(missing_ok=True)
-        return ended, calls
+    def _run(self, failpoint: Failpoint) -> Ended:
+        notes = self._place / "calls.txt"
+        inside = Numbered(notes, file_calls.is_of_storage, failpoint, _described)
+        return visr(*self._verb.command(self._place), place=self._place, inside=inside)
 
     def _look(self, kind: str) -> None:
         """No file is incomplete or new under another name, and the run opens."""
         victims.refuse_torn_files(self._place)
         if kind != "unlink":  # what cannot be removed stays
             known = victims.results(self._prepared).keys() | self._wanted.keys()
-            left = [name for name in victims.results(self._place, partial=True) if name not in known]
+            left = [
+                name for name in victims.results(self._place, partial=True) if name not in known
+            ]
             assert not [name for name in left if "/checkpoints/" not in name], left
         run = RunDir(self._place / "run")
         if self.name != "reproduce" and run.config_file.exists():

@@ -1,7 +1,7 @@
 """Calls of the operating system that touch files, seen before and after they happen, and made to fail.
 
-The functions of `os`, `fcntl.flock` and `open` are replaced in this process; what storage calls its files does
-not matter. Data that Python's file objects write reaches the layer at the system call, after their buffers.
+The functions of `os`, `fcntl.flock` and `open` are replaced in this process; names of files do not matter.
+Data that Python's file objects write reaches the layer at the system call, after their buffers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from unittest import mock
 
 STORAGE = str(Path(__file__).parents[3] / "visr" / "storage") + os.sep
-_DEEPEST = 12
+_DEEPEST = 16
 """Frames between a function of storage and the call, such as those of pathlib and shutil."""
 
 
@@ -60,7 +60,7 @@ After = Callable[[Call], None]
 """Called after a call that succeeded."""
 
 
-def is_of_storage() -> bool:
+def is_of_storage(_call: Call) -> bool:
     """Whether a function of visr/storage is among the callers."""
     frame = sys._getframe(1)
     for _ in range(_DEEPEST):
@@ -75,7 +75,7 @@ def is_of_storage() -> bool:
 class _Layer:
     """The replacements; `only` decides which calls are shown."""
 
-    def __init__(self, before: Before, after: After, only: Callable[[], bool]) -> None:
+    def __init__(self, before: Before, after: After, only: Callable[[Call], bool]) -> None:
         self._before, self._after, self._only = before, after, only
         self._real = {name: getattr(os, name) for name in _PATCHED}
         self._flock, self._builtin_open = fcntl.flock, builtins.open
@@ -89,6 +89,8 @@ class _Layer:
     # ---- how a call is shown
 
     def _show(self, call: Call, act: Callable[[], Any]) -> Any:
+        if not self._only(call):
+            return act()
         self._before(call)
         result = act()
         self._after(call)
@@ -105,11 +107,9 @@ class _Layer:
 
     # ---- os
 
-    def _open(
-        self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
-    ) -> int:
-        where, is_shown = self._at(path, dir_fd), self._only()
-        if is_shown:
+    def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        where = self._at(path, dir_fd)
+        if is_shown := self._only(Call("open", where, flags=flags)):
             self._before(Call("open", where, flags=flags))
         descriptor = self._real["open"](path, flags, mode, dir_fd=dir_fd)
         self._paths[descriptor] = where
@@ -127,15 +127,17 @@ class _Layer:
     def _written(
         self, descriptor: int, data: Any, act: Callable[[Any], int], offset: int | None = None
     ) -> int:
-        kind = os.fstat(descriptor).st_mode
-        if not self._only() or not stat.S_ISREG(kind):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return act(data)
         if offset is None:
             is_appending = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
             offset = os.lseek(descriptor, 0, os.SEEK_END if is_appending else os.SEEK_CUR)
         path, inode = self._of(descriptor)
         given = bytes(data)
-        most = self._before(Call("write", path, data=given, offset=offset, inode=inode))
+        call = Call("write", path, data=given, offset=offset, inode=inode)
+        if not self._only(call):
+            return act(given)
+        most = self._before(call)
         count = act(given if most is None else given[:most])
         self._after(Call("write", path, data=given[:count], offset=offset, inode=inode))
         return count
@@ -143,13 +145,12 @@ class _Layer:
     def _ftruncate(self, descriptor: int, length: int, /) -> None:
         act = lambda: self._real["ftruncate"](descriptor, length)  # noqa: E731
         path, inode = self._of(descriptor)
-        call = Call("truncate", path, offset=length, inode=inode)
-        return self._show(call, act) if self._only() else act()
+        return self._show(Call("truncate", path, offset=length, inode=inode), act)
 
     def _fsync(self, descriptor: int) -> None:
         act = lambda: self._real["fsync"](descriptor)  # noqa: E731
         path, inode = self._of(descriptor)
-        return self._show(Call("fsync", path, inode=inode), act) if self._only() else act()
+        return self._show(Call("fsync", path, inode=inode), act)
 
     _fdatasync = _fsync
 
@@ -167,7 +168,7 @@ class _Layer:
         )
         kind = "link" if name == "link" else "rename"
         call = Call(kind, self._at(source, src_dir_fd), self._at(target, dst_dir_fd))
-        return self._show(call, act) if self._only() else act()
+        return self._show(call, act)
 
     def _replace(self, source: Any, target: Any, **more: Any) -> None:
         return self._renamed("replace", source, target, **more)
@@ -178,9 +179,11 @@ class _Layer:
     def _link(self, source: Any, target: Any, **more: Any) -> None:
         return self._renamed("link", source, target, **more)
 
-    def _at_path(self, name: str, kind: str, path: Any, *rest: Any, dir_fd: int | None = None) -> None:
+    def _at_path(
+        self, name: str, kind: str, path: Any, *rest: Any, dir_fd: int | None = None
+    ) -> None:
         act = lambda: self._real[name](path, *rest, dir_fd=dir_fd)  # noqa: E731
-        return self._show(Call(kind, self._at(path, dir_fd)), act) if self._only() else act()
+        return self._show(Call(kind, self._at(path, dir_fd)), act)
 
     def _unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
         return self._at_path("unlink", "unlink", path, dir_fd=dir_fd)
@@ -199,11 +202,13 @@ class _Layer:
     def _lock(self, descriptor: Any, operation: int) -> None:
         act = lambda: self._flock(descriptor, operation)  # noqa: E731
         number = descriptor if isinstance(descriptor, int) else descriptor.fileno()
-        return self._show(Call("lock", self._of(number)[0]), act) if self._only() else act()
+        return self._show(Call("lock", self._of(number)[0]), act)
 
     def _open_file(self, file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
         """`open`, with each write(2) and open(2) of the file object shown."""
-        if not self._only() or not set(mode) & set("wax+") and isinstance(file, int):
+        is_read = not set(mode) & set("wax+")
+        named = self._paths.get(file, "") if isinstance(file, int) else self._at(file)
+        if (is_read and isinstance(file, int)) or not self._only(Call("open", named)):
             return self._builtin_open(file, mode, *rest, **more)
         layer = self
 
@@ -243,10 +248,45 @@ _PATCHED = (
 
 
 @contextlib.contextmanager
-def watched(before: Before, after: After, only: Callable[[], bool]) -> Iterator[None]:
+def watched(before: Before, after: After, only: Callable[[Call], bool]) -> Iterator[None]:
     """Show every call for which `only` is true; what `before` raises, the caller gets."""
     layer = _Layer(before, after, only)
     with contextlib.ExitStack() as stack:
         for module, name, replacement in layer.replacements():
             stack.enter_context(mock.patch.object(module, name, replacement))
         yield
+
+
+class Numbered:
+    """A context, once for one process, in which calls are numbered from 1 and noted in a file.
+
+    `act` is called with the number before the call; it may raise, or return the most bytes of a write.
+    """
+
+    def __init__(
+        self,
+        notes: Path,
+        only: Callable[[Call], bool],
+        act: Callable[[int, Call], int | None],
+        note: Callable[[Call], str] = lambda call: call.kind,
+    ) -> None:
+        self._notes, self._only, self._act, self._note = notes, only, act, note
+        self._count, self._stack, self._write = 0, contextlib.ExitStack(), os.write
+
+    def __enter__(self) -> None:
+        self._file = os.open(self._notes, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._stack.enter_context(watched(self._before, lambda _: None, self._only))
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def _before(self, call: Call) -> int | None:
+        self._count += 1
+        self._write(self._file, f"{self._note(call)}\n".encode())
+        return self._act(self._count, call)
+
+    def noted(self) -> tuple[str, ...]:
+        """The notes on all calls; the file is removed."""
+        notes = tuple(self._notes.read_text().splitlines()) if self._notes.exists() else ()
+        self._notes.unlink(missing_ok=True)
+        return notes

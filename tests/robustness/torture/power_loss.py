@@ -1,8 +1,8 @@
 """`python -m tests.robustness.torture.power_loss`: the power fails at every point of a training.
 
-All calls that touch files are recorded. After each, the disk may hold any of these: what was synced, and any part of
-the rest. Data is kept by fsync of its file only, a name by fsync of its directory only. Each such disk is written out
-and opened: the last saved checkpoint, or a newer one, must be intact, with its tables and its replay buffer.
+All calls that touch files are recorded. After each, the disk may hold what was synced, and any part of the
+rest. Data is kept by fsync of its file only, a name by fsync of its directory only. Each such disk is written
+out and opened: the last saved checkpoint, or a newer one, must be intact, with its tables and replay buffer.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def record(place: Path, *words: str) -> list[Event]:
         save(run, trainer, *rest)
         events.append(trainer.num_steps)
 
-    watched = file_calls.watched(lambda _: None, events.append, lambda: True)
+    watched = file_calls.watched(lambda _: None, events.append, lambda _: True)
     with watched, mock.patch.object(driver, "save", saved), _quiet():
         code = cli(list(words))
     assert code == 0, words

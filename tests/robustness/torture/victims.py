@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ REPLAY = (
 
 _VARYING = {"timing.csv", "cluster.csv", "ledger.csv", "run.lock", "ledger.lock"}
 """Clocks are in them, or they tell of the present."""
+_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _FOR_PEOPLE = {"tensorboard", "logs"}
 
 
@@ -40,6 +42,8 @@ class Victim:
     needs_run: bool
     """Whether a trained run with a task must be there first."""
     command: Callable[[Path], tuple[str, ...]]
+    has_workers: bool = False
+    """Whether it starts processes."""
 
 
 def pretrain(settings: tuple[str, ...], *how: str) -> Callable[[Path], tuple[str, ...]]:
@@ -85,13 +89,15 @@ def reproduce(place: Path) -> tuple[str, ...]:
 VICTIMS = {
     victim.name: victim
     for victim in (
-        Victim("pretrain", 60, False, pretrain(SMOKE)),
-        Victim("pretrain-2", 16, False, pretrain(SMOKE, "--num-processes", "2")),
-        Victim("finetune", 30, True, finetune(FINETUNE)),
-        Victim("infer", 28, True, on_run("infer", "--reward", "boxes:7", "--name", "new")),
-        Victim("evaluate", 24, True, on_run("evaluate", "old")),
-        Victim("report", 26, True, on_run("report")),
-        Victim("reproduce", 10, False, reproduce),
+        Victim("pretrain", 46, False, pretrain(SMOKE)),
+        Victim("pretrain-2", 24, False, pretrain(SMOKE, "--num-processes", "2"), True),
+        Victim("replay", 24, False, pretrain(REPLAY)),
+        Victim("finetune", 24, True, finetune(FINETUNE)),
+        Victim("infer", 18, True, on_run("infer", "--reward", "boxes:7", "--name", "new")),
+        Victim("evaluate", 16, True, on_run("evaluate", "old")),
+        Victim("report", 16, True, on_run("report")),
+        Victim("pack", 12, True, pack),
+        Victim("reproduce", 14, False, reproduce, True),
         Victim("cluster", 6, False, pretrain(SMOKE, "--cluster", "local")),
     )
 }
@@ -137,7 +143,11 @@ def refuse_torn_files(place: Path) -> None:
 
 
 def said_well(ended: Ended) -> bool:
-    """Success, or one sentence with exit code 2."""
-    if ended.code == 0:
-        return "Traceback" not in ended.err
-    return ended.code == 2 and ended.err.startswith("visr: ") and ended.err.count("\n") == 1
+    """Success, one sentence with exit code 2, or an end by a signal; never a traceback."""
+    if "Traceback" in ended.err:
+        return False
+    if ended.code < 0:  # the signal's own effect
+        return bool(ended.struck)
+    if ended.code == 2:
+        return ended.err.startswith("visr: ") and ended.err.count("\n") == 1
+    return ended.code in (0, *_STOPPED) or (ended.code == 1 and "failed:" in ended.err)
