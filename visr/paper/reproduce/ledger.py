@@ -13,7 +13,7 @@ from typing import Any
 
 from visr.errors import UserError
 from visr.paper.reproduce.plan import Job, Plan
-from visr.storage import lock
+from visr.storage import lock, new_files
 from visr.storage.files import (
     CHECKSUM,
     read_bytes,
@@ -63,6 +63,7 @@ class Ledger:
     """All rows of a plan's directory; only the process that holds the lock changes them."""
 
     def __init__(self, directory: Path) -> None:
+        new_files.confine(directory)
         self.directory = directory
         self._file = directory / "ledger.csv"
         self.rows: dict[str, Row] = {row.job: row for row in read(self._file)}
