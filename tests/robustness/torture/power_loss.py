@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import hashlib
 import io
 import json
 import os
@@ -30,9 +29,9 @@ from visr.storage.run_dir import RunDir
 from visr.training import checkpoint, driver
 
 SMALL = (
-    *("--preset", "smoke", "--height", "5", "--width", "5", "--num-steps", "5120"),
+    *("--preset", "smoke", "--height", "5", "--width", "5", "--num-steps", "3840"),
     *("--num-envs", "32", "--checkpoint-every", "1280", "--log-every", "1280"),
-    *("--evaluate-every", "2560"),
+    *("--evaluate-every", "1280"),
 )
 RUNS = {"visr": SMALL, "replay": victims.REPLAY}
 _FOR_PEOPLE = "tensorboard"
@@ -90,12 +89,15 @@ class Disk:
         self._place, self.root = str(place), Directory()
         self._files: dict[tuple[int, int], File] = {}
 
-    def apply(self, call: Call) -> None:
+    def apply(self, call: Call) -> bool:
+        """Whether the call changes what the disk may hold."""
         if not self._is_ours(call.path):
-            return
+            return False
         match call.kind:
+            case "lock":
+                return False
             case "open":
-                self._open(call)
+                return self._open(call)
             case "write":
                 self._files[call.inode].pending.append((call.offset, call.data))
             case "truncate":
@@ -108,9 +110,10 @@ class Disk:
                 self._change(call.path, None)
             case "rename" | "link":
                 self._move(call)
+        return True
 
     def _is_ours(self, path: str) -> bool:
-        return path.startswith(self._place + os.sep) and _FOR_PEOPLE not in path.split(os.sep)
+        return f"{path}{os.sep}".startswith(self._place + os.sep) and _FOR_PEOPLE not in path.split(os.sep)
 
     def _find(self, path: str) -> File | Directory | None:
         thing: File | Directory | None = self.root
@@ -124,15 +127,17 @@ class Disk:
         assert isinstance(directory, Directory), path
         return directory, os.path.basename(path)
 
-    def _open(self, call: Call) -> None:
+    def _open(self, call: Call) -> bool:
         known = self._find(call.path)
-        if known is None and call.flags & os.O_CREAT:
+        is_new = known is None and bool(call.flags & os.O_CREAT)
+        if is_new:
             known = File()
             self._change(call.path, known)
         if isinstance(known, File):
             self._files[call.inode] = known
             if call.flags & os.O_TRUNC:
                 known.pending.append((0, None))
+        return is_new or bool(call.flags & os.O_TRUNC)
 
     def _sync(self, call: Call) -> None:
         thing = self._find(call.path)
@@ -209,9 +214,10 @@ def crashes(
         if isinstance(event, int):
             promised = event
             continue
-        disk.apply(event)
+        if not disk.apply(event):
+            continue
         for held in disk.disks(draw, num_random):
-            digest = hashlib.sha256(repr((promised, sorted(held.items()))).encode()).digest()
+            digest = hash((promised, *sorted(held.items())))
             if digest not in seen:
                 seen.add(digest)
                 yield point, promised, held
