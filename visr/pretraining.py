@@ -16,6 +16,7 @@ from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference import recording
+from visr.storage import new_files
 from visr.storage.files import writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
@@ -119,7 +120,7 @@ def _extend(run: RunDir, before: RunConfig, config: RunConfig, num_steps: int) -
     The recorded sample holds phi of the shorter training: it is removed now and recorded again at the end.
     """
     with writing(run.recorded):
-        run.recorded.unlink(missing_ok=True)
+        new_files.remove(run.recorded)
     run.write_config(config)
     old, new = before.training.num_steps, config.training.num_steps
     log.warning(

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import inspect
 import textwrap
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +103,7 @@ def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir
         modules.trust(config.env, remember=True)
     if chosen.wandb:
         boards.require_wandb()  # it may ask for a key
-    with progress.training_progress() as observe, _quiet_threads():
+    with progress.training_progress() as observe:
         if chosen.resume is not None:
             processes = chosen.training.num_processes
             num_steps = config.training.num_steps
@@ -220,22 +218,6 @@ def _defaults(args: list[str], env: str = Options.env) -> Options:
     base = replace(base, **fields)
     sections = {name: getattr(base, name) for name in SECTIONS}
     return Options(env=base.env, **sections)
-
-
-@contextlib.contextmanager
-def _quiet_threads() -> Iterator[None]:
-    """Do not print OSErrors of TensorBoard's thread: it also raises them in this one."""
-    before = threading.excepthook
-
-    def hook(arguments: threading.ExceptHookArgs) -> None:
-        if not issubclass(arguments.exc_type, OSError):
-            before(arguments)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = before
 
 
 def _value_of(flag: str, args: list[str]) -> str | None:

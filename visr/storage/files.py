@@ -10,13 +10,12 @@ import errno
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from visr.errors import UserError
-from visr.storage import lock
+from visr.storage import new_files
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,8 +27,6 @@ _BLANK = "0" * 64
 _CHUNK = 1 << 20
 _LARGEST_JSON = 64 * 1024 * 1024
 _LARGEST_HEADER = 100_000_000
-_LONGEST_WRITE = 600.0
-"""Seconds to wait for another process that writes the same file."""
 
 
 class DamagedFile(ValueError):
@@ -74,50 +71,28 @@ def sha256(text: str) -> str:
 
 
 def write_bytes(path: Path, *content: bytes | memoryview) -> None:
-    """Write atomically: to a temporary name, sync, rename, sync the directory.
-
-    The temporary file is locked, so that no other process renames it while it is incomplete.
-    """
-    with writing(path):
-        if not path.name:  # such as . or /
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        partial = path.with_name(f"{path.name}.partial")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = lock.acquire(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.truncate(0)  # a killed process may have left something
-                file.writelines(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        finally:
-            lock.release(descriptor, partial)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    """Write atomically: to a new file with a temporary name, sync, rename, sync the directory."""
+    with writing(path), new_files.replacing(path) as file:
+        file.writelines(content)
 
 
 def read_bytes(path: Path, most: int) -> bytes:
     """All of a regular file of at most `most` bytes."""
-    with reading(path), _open_regular(path) as file:
+    with reading(path), open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise UserError(f"{path} is larger than {most:,} bytes; it is not one of ours.")
         return file.read()
 
 
-def _open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> IO[bytes]:
     """A regular file, or an OSError: reading a pipe may block, and a device may never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    kind = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(kind):
-        return open(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "It is a pipe or a device", str(path))
+    try:
+        new_files.require_regular(descriptor, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
 
 
 # -------------------------------------------------------------------------------------- JSON
@@ -183,7 +158,7 @@ def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
 
 def check_tensors(path: Path) -> None:
     """Raise `DamagedFile` if a safetensors file is not as it was written."""
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         header, words = _read_header(file)
         recorded = words.get(CHECKSUM)
         if recorded is None:
@@ -199,7 +174,7 @@ def check_tensors(path: Path) -> None:
 
 def tensor_metadata(path: Path, most: int = _LARGEST_HEADER) -> dict[str, Any]:
     """The metadata of a safetensors file; `DamagedFile` if its header cannot be read or is too large."""
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         return _read_header(file, most)[1]
 
 

@@ -35,11 +35,12 @@ from pathlib import Path
 from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
-from visr.storage import lock
+from visr.storage import lock, new_files
 from visr.storage.files import read_json, reading, sha256, tensor_metadata, write_json, writing
 from visr.storage.tables import read_rows, rows_until
 
 FORMAT = 1
+_FINETUNED = "finetuned"
 
 
 class RunDir:
@@ -47,6 +48,8 @@ class RunDir:
 
     def __init__(self, path: str | Path, allow_retired: bool = False) -> None:
         self.path, self._allow_retired = Path(path), allow_retired
+        is_inner = self.path.parent.name == _FINETUNED
+        new_files.confine(self.path.parent.parent if is_inner else self.path)
         self.config_file = self.path / "config.json"
         self.metrics = self.path / "metrics.csv"
         self.timing = self.path / "timing.csv"
@@ -94,7 +97,7 @@ class RunDir:
             with writing(self.path):
                 new = [place for place in (self.path, *self.path.parents) if not place.exists()]
                 for place in reversed(new):  # removed again if they stay empty
-                    place.mkdir(exist_ok=True)
+                    new_files.make_directories(place)
                     stack.callback(_remove_if_empty, place)
                 stack.enter_context(lock.held(self._lock, self._in_use, timeout))
             yield
@@ -125,16 +128,18 @@ class RunDir:
         """Whether a run can start here; incomplete files of a killed process do not count."""
         if not self.path.is_dir():
             return False
-        return all(p == self._lock or p.name.endswith(".partial") for p in self.path.iterdir())
+        return all(
+            p == self._lock or p.name.endswith(new_files.PARTIAL) for p in self.path.iterdir()
+        )
 
     def remove_incomplete(self) -> None:
         """Undo `create` if the first checkpoint could not be saved."""
         with contextlib.suppress(OSError):
-            self.config_file.unlink()
-            self.wandb_id.unlink(missing_ok=True)
+            new_files.remove(self.config_file)
+            new_files.remove(self.wandb_id)
             shutil.rmtree(self.wandb, ignore_errors=True)
             for partial in self._checkpoints.glob("*"):
-                partial.unlink()
+                new_files.remove(partial)
             self._checkpoints.rmdir()
         _remove_if_empty(self.path)
 
@@ -204,15 +209,15 @@ class RunDir:
         """Remove all but the newest, incomplete files, and damaged ones that were replaced."""
         known, place = self.checkpoints(), self._checkpoints
         replaced = [p for p in place.glob("*.damaged") if known and p.with_suffix("") <= known[-1]]
-        for path in [*known[:-keep], *place.glob("*.partial"), *replaced]:
-            path.unlink(missing_ok=True)
+        for path in [*known[:-keep], *place.glob(f"*{new_files.PARTIAL}"), *replaced]:
+            new_files.remove(path)
 
     def rename_damaged_after(self, newest_good: Path) -> None:
         """Rename checkpoints newer than the last undamaged one; they are removed later."""
         for path in self.checkpoints():
             if path > newest_good:
                 with writing(path):
-                    os.replace(path, path.with_name(f"{path.name}.damaged"))
+                    new_files.rename(path, f"{path.name}.damaged")
 
     def table_checksums(self, num_steps: int) -> dict[str, str]:
         """Checksums of the rows up to `num_steps` in the tables of results; a checkpoint stores them."""
@@ -250,11 +255,11 @@ class RunDir:
         oldest = int(self.checkpoints()[0].stem)
         for path in self.replay_pieces():
             if int(path.stem) <= oldest - capacity:
-                path.unlink()
+                new_files.remove(path)
 
     def finetuned_run(self, name: str) -> Path:
         """The directory of a fine-tuned run of that name."""
-        return self.path / "finetuned" / name
+        return self.path / _FINETUNED / name
 
     def task(self, name: str) -> Path:
         """The path of the task of that name."""

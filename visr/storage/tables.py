@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from visr.errors import UserError
-from visr.storage.files import read_bytes, reading, write_bytes, writing
+from visr.storage import new_files
+from visr.storage.files import open_regular, read_bytes, reading, write_bytes, writing
 
 _LARGEST = 1024 * 1024 * 1024
 
@@ -25,9 +25,7 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
             rows = [
                 [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
             ]
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        with open(os.open(path, flags, 0o666), "a", encoding="utf-8") as file:
-            file.write(csv_text(rows))
+        new_files.append(path, csv_text(rows).encode())
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -38,8 +36,8 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _header(path: Path) -> list[str]:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.readline().rstrip("\n").split(",")
+    with open_regular(path) as file:
+        return file.readline().decode("utf-8", "replace").rstrip("\n").split(",")
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from visr.config import RunConfig
 from visr.errors import Stopped, UserError
+from visr.storage import new_files
 from visr.storage.files import read_tensors, write_tensors, writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows, truncate_after
@@ -312,4 +313,4 @@ def _restore_replay(run: RunDir, trainer: Trainer) -> None:
         )
     for path in newer:
         with writing(path):
-            path.unlink()
+            new_files.remove(path)

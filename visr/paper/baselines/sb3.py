@@ -24,6 +24,7 @@ from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks import conv_torsos
 from visr.paper.baselines.env import BaselineEnv
+from visr.storage import new_files
 from visr.storage.files import check_tensors, write_tensors
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
@@ -57,7 +58,7 @@ def train(run: RunDir, config: RunConfig) -> None:
     model = build(config, env)
     if not run.config_file.exists():
         RunDir.create(run.path, config)
-    run.online.unlink(missing_ok=True)
+    new_files.remove(run.online)
     try:
         model.learn(num_steps, callback=_ReturnRows(run, env, config.training.log_every))
     finally:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visr.config import Bound
 from visr.errors import UserError
-from visr.storage import schema
+from visr.storage import new_files, schema
 from visr.storage.files import read_json, write_json
 from visr.storage.run_dir import evaluation_of
 from visr.storage.summaries import Summary
@@ -160,7 +160,7 @@ class Task(Summary):
     def save(self, path: Path) -> None:
         """Write task.json; the evaluation of an earlier task beside it is removed."""
         write_json(path, self.to_dict())
-        evaluation_of(path).unlink(missing_ok=True)
+        new_files.remove(evaluation_of(path))
 
     def to_dict(self) -> dict[str, Any]:
         """The content of task.json; infinities become null."""
