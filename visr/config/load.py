@@ -17,6 +17,7 @@ from visr.config.fields import (
     FinetuneConfig,
     RunConfig,
 )
+from visr.config.replay import ReplayConfig
 from visr.errors import UserError, did_you_mean, short_repr
 
 RETIRED = {"objective": "inverse", "bonus": "forward"}
@@ -85,9 +86,9 @@ def whole_number(text: str) -> int:
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """Plain nested dictionaries, ready for JSON; settings of the replay learner only if it is chosen."""
+    """Plain nested dictionaries, ready for JSON; settings of the replay learner only where they matter."""
     content = dataclasses.asdict(config)
-    if config.agent.algorithm not in REPLAY_LEARNERS:
+    if config.agent.algorithm not in REPLAY_LEARNERS and config.replay == ReplayConfig():
         del content["replay"]
     return content
 
