@@ -1,7 +1,7 @@
 """All features of a step on the same settings and seed: one row for each environment and kind, in a CSV file.
 
 python experiments/replay_features.py grid rooms cartpole breakout --seeds 0 --share 0.5
-`--share` scales the steps and updates of the presets; `--tune` asks for other tasks than the scored ones.
+`--share` scales the default steps and updates; `--tune` asks for other tasks than the scored ones.
 """
 
 import argparse
@@ -9,8 +9,6 @@ import csv
 import tempfile
 import time
 from pathlib import Path
-
-import numpy as np
 
 import visr
 from visr import config as configuration
@@ -26,15 +24,11 @@ KINDS = {
     "cartpole": ("projection", *LEARNED),
     "breakout": ("events", "pooled", *LEARNED),
 }
-PRESETS = {
-    "grid": ("replay-grid", "visr/Grid-v0", {}),
-    "rooms": (
-        "replay-grid",
-        "visr/Grid-v0",
-        {"layout": "four-rooms", "height": 11, "width": 11},
-    ),
-    "cartpole": ("replay-vectors", "CartPole-v1", {}),
-    "breakout": ("replay-minatar", "MinAtar/Breakout-v1", {}),
+ENVIRONMENTS = {
+    "grid": ("visr/Grid-v0", {}),
+    "rooms": ("visr/Grid-v0", {"layout": "four-rooms", "height": 11, "width": 11}),
+    "cartpole": ("CartPole-v1", {}),
+    "breakout": ("MinAtar/Breakout-v1", {}),
 }
 ASKED = {"cartpole": ("env", "x0 > 0.5", "abs(x1) > 0.5"), "breakout": ("env",)}
 TUNED = {"cartpole": ("env", "x0 < -0.5", "x3 > 0.3"), "breakout": ("env",)}
@@ -47,10 +41,11 @@ Rows = list[dict[str, object]]
 
 
 def configured(name: str, kind: str, seed: int, share: float, fields: dict[str, str]) -> RunConfig:
-    """The preset of an environment, with these features and a share of its steps and updates."""
-    preset, env, more = PRESETS[name]
-    base = configuration.replace(presets.get(preset), env=env, seed=seed, **more)
-    chosen = {"algorithm": "fb"} if kind == "fb" else {"transition_features": kind}
+    """The default settings of an environment, with these features and a share of its steps and updates."""
+    env, more = ENVIRONMENTS[name]
+    base = presets.for_environment(env, "fb" if kind == "fb" else "replay")
+    base = configuration.replace(base, env=env, seed=seed, **more)
+    chosen = {} if kind == "fb" else {"transition_features": kind}
     counts = {
         "num_steps": round(base.training.num_steps * share),
         "num_updates": round(base.replay.num_updates * share),
@@ -81,7 +76,7 @@ def scores_of_episodes(run: visr.Run, seed: int, rewards: tuple[str, ...]) -> Ro
     """Mean asked returns of 30 episodes, and the held-out R^2 of each reward."""
     rows: Rows = []
     for reward in rewards:
-        settings = {"num_episodes": 10**6, "num_steps": 50_000, "seed": seed + 1}
+        settings = {"num_episodes": 10**6, "num_steps": 30_000, "seed": seed + 1}
         compared = run.compare(reward, **(settings if reward == "env" else {}))
         fits = [name for name in compared.estimates if "search" not in name]
         best = compared.best if compared.best in fits else fits[0]
@@ -157,5 +152,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    np.set_printoptions(precision=3)
     main()

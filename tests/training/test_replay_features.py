@@ -2,6 +2,7 @@
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,9 @@ from visr.config import RunConfig, presets
 from visr.errors import Stopped
 from visr.training.driver import Status
 
-SMALL = {
-    "num_envs": 8,
-    "unroll_length": 16,
+SMALL: dict[str, Any] = {
+    "num_envs": 16,
+    "unroll_length": 32,
     "num_updates": 16,
     "feature_updates": 4,
     "num_steps": 3_072,
@@ -100,6 +101,14 @@ def test_the_task_of_a_change_is_found_from_both_states(tmp_path: Path):
 
     found = run.compare(moves_right)
     assert found.validations["both states"].r_squared > found.validations["ridge"].r_squared
+
+
+def test_pretrain_in_python_starts_from_the_settings_of_the_replay_learner(tmp_path: Path):
+    run = visr.pretrain(
+        "visr/Grid-v0", algorithm="fb", out=tmp_path / "run", **{**SMALL, "num_steps": 1_024}
+    )
+    assert run.config.agent.num_features == 128
+    assert run.config.replay.transitions_per_update == 128
 
 
 def test_a_goal_of_forward_backward_is_b_of_the_cell(tmp_path: Path):
