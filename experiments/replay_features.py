@@ -35,7 +35,7 @@ TUNED = {"cartpole": ("env", "x0 < -0.5", "x3 > 0.3"), "breakout": ("env",)}
 """Rewards to choose settings by; the environments' own are scored as well, on another seed."""
 COLUMNS = (
     *("environment", "features", "seed", "num_features", "steps", "updates", "feature_updates"),
-    *("cpu_seconds", "asked", "score", "own_policy", "standard_error", "r_squared"),
+    *("cpu_seconds", "asked", "score", "planned", "standard_error", "r_squared"),
 )
 Rows = list[dict[str, object]]
 
@@ -58,7 +58,7 @@ def configured(name: str, kind: str, seed: int, share: float, fields: dict[str, 
 
 
 def scores_of_grid(run: visr.Run, seed: int, is_tuning: bool) -> Rows:
-    """Mean fraction of optimal over 50 pairs of boxes and 50 goals."""
+    """Mean fraction of optimal over 50 pairs of boxes and 50 goals; `planned` is the features' limit."""
     benchmark = GridBenchmark.for_environment(run.config)
     assert benchmark is not None
     if is_tuning:
@@ -67,7 +67,7 @@ def scores_of_grid(run: visr.Run, seed: int, is_tuning: bool) -> Rows:
             benchmark.families[name] = rewards
     found = benchmark.scores(run.agent)
     return [
-        {"asked": name, "score": found[f"{name}_gpi"], "own_policy": found[name]}
+        {"asked": name, "score": found[f"{name}_gpi"], "planned": found[f"{name}_planned"]}
         for name in ("boxes", "goals")
     ]
 
@@ -84,12 +84,9 @@ def scores_of_episodes(run: visr.Run, seed: int, rewards: tuple[str, ...]) -> Ro
             best = max(fits, key=lambda name: compared.validations[name].r_squared)
         prompt = run.inference.prompt(reward=reward)
         task = run.inference.to_task(prompt, compared, best)
-        row: dict[str, object] = {"asked": reward}
-        for column, gpi in (("score", True), ("own_policy", False)):
-            played = run.evaluate_episodes(task, gpi=gpi, num_episodes=30, seed=seed).asked
-            row[column] = played.mean
-            if gpi:
-                row["standard_error"] = played.standard_error
+        played = run.evaluate_episodes(task, gpi=True, num_episodes=30, seed=seed).asked
+        row: dict[str, object] = {"asked": reward, "score": played.mean}
+        row["standard_error"] = played.standard_error
         if best in compared.validations:
             row["r_squared"] = compared.validations[best].r_squared
         rows.append(row)
