@@ -125,7 +125,7 @@ def estimate(steps: RewardedSteps, config: InferenceConfig | None = None) -> Com
         return Comparison(estimates, next(iter(estimates)), *counts)
     validations = _validations(rows, steps.tried)
     is_exact = steps.is_constant and has_constant(steps.sums())  # R^2 of a constant says nothing
-    best = LEAST_SQUARES if is_exact else _best(validations)
+    best = LEAST_SQUARES if is_exact and LEAST_SQUARES in estimates else _best(validations)
     words = explain.words(estimates[best].method, validations[best], steps, best == SEARCH)
     return Comparison(estimates, best, *counts, validations, words)
 
