@@ -2,6 +2,7 @@
 
 python experiments/replay_features.py grid rooms cartpole breakout --seeds 0 --share 0.5
 `--share` scales the default steps and updates; `--tune` asks for other tasks than the scored ones.
+`--explain 40000` only fits the features to so many random steps, and reports the R^2 of rewards (not `fb`).
 """
 
 import argparse
@@ -10,12 +11,17 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+
 import visr
 from visr import config as configuration
-from visr import pretraining
+from visr import envs, pretraining
 from visr.config import RunConfig, presets
 from visr.evaluation.grid_benchmark import GridBenchmark
-from visr.inference import grid_rewards
+from visr.inference import block_sums, grid_rewards, recording
+from visr.inference.steps import RewardedSteps
+from visr.ops.regression import solve
+from visr.training.replay_loop import ReplayLoop
 
 LEARNED = ("phi", "laplacian", "inverse", "self-predictive", "fb")
 KINDS = {
@@ -93,6 +99,35 @@ def scores_of_episodes(run: visr.Run, seed: int, rewards: tuple[str, ...]) -> Ro
     return rows
 
 
+def explained(name: str, kind: str, seed: int, num_steps: int, fields: dict[str, str]) -> Rows:
+    """Held-out R^2 of each reward by features fitted to the same random steps; psi learns nothing."""
+    config = configured(name, kind, seed, 1.0, fields)
+    loop = ReplayLoop(configuration.replace(config, num_steps=num_steps))
+    while loop.num_steps < num_steps:
+        unroll = loop.actor.explore(loop.practice.w, loop.practice.epsilon)
+        loop.recorded.add(unroll)
+        loop.num_steps += unroll.num_steps
+    steps = loop.recorded.sample(torch.Generator().manual_seed(seed), num_steps)
+    began = time.process_time()
+    loop.agent.fit(steps)
+    spent = round(time.process_time() - began)
+    recorded = recording.of_unrolls(loop.agent, config, steps)
+    rows: Rows = []
+    for reward in ASKED[name]:
+        given = steps.reward.T[~steps.is_reset.T].double().numpy()
+        rewarded = RewardedSteps(recorded.phi, given, recorded.episode)
+        if reward != "env":
+            rewarded = recorded.rewarded(reward, envs.space_codec(config))
+        if rewarded.is_constant:
+            continue
+        others, held_out = block_sums.split(rewarded.blocks())
+        fits = [solve(others, centred=True, ridge=ridge) for ridge in (0.0, 0.01, 0.1, 1.0)]
+        best = max(block_sums.predicted(held_out, fit) for fit in fits)
+        rows.append({"asked": reward, "r_squared": best})
+    loop.close()
+    return [{**_about(name, kind, seed, loop.config, spent), "updates": 0, **row} for row in rows]
+
+
 def cell(name: str, kind: str, seed: int, share: float, is_tuning: bool, fields: dict) -> Rows:
     """Pre-train, ask, score."""
     config = configured(name, kind, seed, share, fields)
@@ -104,7 +139,11 @@ def cell(name: str, kind: str, seed: int, share: float, is_tuning: bool, fields:
             rows = scores_of_grid(run, seed, is_tuning)
         else:
             rows = scores_of_episodes(run, seed, (TUNED if is_tuning else ASKED)[name])
-    about = {
+    return [{**_about(name, kind, seed, config, spent), **row} for row in rows]
+
+
+def _about(name: str, kind: str, seed: int, config: RunConfig, spent: int) -> dict[str, object]:
+    return {
         "environment": name,
         "features": kind,
         "seed": seed,
@@ -114,7 +153,6 @@ def cell(name: str, kind: str, seed: int, share: float, is_tuning: bool, fields:
         "feature_updates": config.replay.feature_updates,
         "cpu_seconds": spent,
     }
-    return [{**about, **{k: _rounded(v) for k, v in row.items()}} for row in rows]
 
 
 def _rounded(x: object) -> object:
@@ -129,6 +167,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--explain", type=int, default=0, metavar="STEPS")
     parser.add_argument("--set", nargs="*", default=[], metavar="FIELD=NUMBER")
     parser.add_argument("--out", type=Path, default=Path("results/replay/features.csv"))
     chosen = parser.parse_args()
@@ -137,7 +176,11 @@ def main() -> None:
     for seed in chosen.seeds:
         for name in chosen.environments:
             for kind in chosen.kinds or KINDS[name]:
-                rows = cell(name, kind, seed, chosen.share, chosen.tune, fields)
+                if chosen.explain:
+                    rows = explained(name, kind, seed, chosen.explain, fields)
+                else:
+                    rows = cell(name, kind, seed, chosen.share, chosen.tune, fields)
+                rows = [{k: _rounded(v) for k, v in row.items()} for row in rows]
                 for row in rows:
                     print(row, flush=True)
                 is_new = not chosen.out.exists()
