@@ -4,17 +4,13 @@ python experiments/replay_grid.py open-10 rooms-11 open-20 rooms-21 --seeds 0 1 
 """
 
 import argparse
-import csv
-import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import torch
+from replay_runs import append, pretrained, settings
 
-import visr
 from visr import config as configuration
-from visr import pretraining
 from visr.config import presets
 from visr.envs.grid.world import GridWorld
 from visr.evaluation import grid_benchmark
@@ -27,10 +23,6 @@ WORLDS = {
     "open-20": ("replay-large-grid", {"height": 20, "width": 20}),
     "rooms-21": ("replay-large-grid", {"height": 21, "width": 21, "layout": "four-rooms"}),
 }
-COLUMNS = (
-    *("world", "seed", "tasks", "steps", "updates", "cpu_seconds", "mean", "worst"),
-    *("own_policy", "best_constant"),
-)
 
 
 def rewards(kind: str, world: GridWorld, seed: int) -> np.ndarray:
@@ -53,17 +45,15 @@ def rewards(kind: str, world: GridWorld, seed: int) -> np.ndarray:
     return found
 
 
-def run_world(name: str, seed: int, tasks_seed: int, **fields: object):
+def run_world(
+    name: str, seed: int, tasks_seed: int, kept: Path | None, **fields: object
+) -> Iterator[dict[str, object]]:
     """Pre-train, then a row for each kind of task."""
     preset, shape = WORLDS[name]
     chosen = {"seed": seed, "evaluate_every": 10**9, **shape, **fields}
     config = configuration.replace(presets.get(preset), env="visr/Grid-v0", **chosen)
-    with tempfile.TemporaryDirectory() as place:
-        began = time.process_time()
-        run = visr.load(pretraining.start(Path(place) / "run", config).path)
-        spent = time.process_time() - began
-    torch.set_num_threads(1)
-    agent, world = run.visr, run.world
+    with pretrained(config, kept) as (run, spent):
+        agent, world = run.visr, run.world
     assert world is not None
     benchmark, phi = GridBenchmark(config, world), grid_benchmark.features(agent, world)
     kinds = ("boxes", "goals", "three goals", "16 cells")
@@ -95,30 +85,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--tuning", action="store_true", help="other tasks, to choose settings by")
     parser.add_argument("--set", nargs="*", default=[], help="settings as name=value")
+    parser.add_argument("--runs", type=Path, help="keep the runs in this directory")
     parser.add_argument("--out", type=Path, default=Path("results/replay/grid.csv"))
     chosen = parser.parse_args()
-    fields = dict(item.split("=") for item in chosen.set)
-    parsed = {k: _number(v) for k, v in fields.items()}
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for seed in chosen.seeds:
         for world in chosen.worlds:
-            for row in run_world(world, seed, 99 if chosen.tuning else 1, **parsed):
-                print(row, flush=True)
-                is_new = not chosen.out.exists()
-                with chosen.out.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                    if is_new:
-                        writer.writeheader()
-                    writer.writerow(row)
-
-
-def _number(text: str) -> object:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+            kept = chosen.runs and chosen.runs / f"{world}-{seed}"
+            tasks_seed = 99 if chosen.tuning else 1
+            for row in run_world(world, seed, tasks_seed, kept, **settings(chosen.set)):
+                append(chosen.out, row)
 
 
 if __name__ == "__main__":

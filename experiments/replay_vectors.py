@@ -4,16 +4,12 @@ python experiments/replay_vectors.py CartPole-v1 Acrobot-v1 MountainCar-v0 --see
 """
 
 import argparse
-import csv
-import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import torch
+from replay_runs import append, pretrained, settings
 
-import visr
 from visr import config as configuration
-from visr import pretraining
 from visr.config import presets
 
 REWARDS = {
@@ -27,20 +23,19 @@ TUNING = {
     "Acrobot-v1": ("env", "-x0 - x0*x2 + x1*x3 > 0.8", "x4 < -2", "x1 < -0.8"),
 }
 """Rewards to choose settings by; they are not scored."""
-COLUMNS = (
-    *("env", "seed", "reward", "steps", "updates", "cpu_seconds", "r_squared", "method"),
-    *("score", "standard_error", "own_policy", "random", "best_constant"),
-)
 
 
-def run_env(env: str, seed: int, rewards: tuple[str, ...], episodes: int, **fields: object):
+def run_env(
+    env: str,
+    seed: int,
+    rewards: tuple[str, ...],
+    episodes: int,
+    kept: Path | None,
+    **fields: object,
+) -> Iterator[dict[str, object]]:
     """Pre-train, then a row for each reward."""
     config = configuration.replace(presets.get("replay-vectors"), env=env, seed=seed, **fields)
-    with tempfile.TemporaryDirectory() as place:
-        began = time.process_time()
-        run = visr.load(pretraining.start(Path(place) / "run", config).path)
-        spent = time.process_time() - began
-        torch.set_num_threads(1)
+    with pretrained(config, kept) as (run, spent):
         for reward in rewards:
             compared = run.compare(reward)
             prompt = run.inference.prompt(reward=reward)
@@ -75,21 +70,16 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=30)
     parser.add_argument("--tuning", action="store_true", help="the rewards to choose settings by")
     parser.add_argument("--set", nargs="*", default=[], help="settings as name=value")
+    parser.add_argument("--runs", type=Path, help="keep the runs in this directory")
     parser.add_argument("--out", type=Path, default=Path("results/replay/vectors.csv"))
     chosen = parser.parse_args()
-    fields = {k: float(v) if "." in v else int(v) for k, v in (s.split("=") for s in chosen.set)}
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for seed in chosen.seeds:
         for env in chosen.envs:
+            kept = chosen.runs and chosen.runs / f"{env}-{seed}"
             rewards = (TUNING if chosen.tuning else REWARDS)[env]
-            for row in run_env(env, seed, rewards, chosen.episodes, **fields):
-                print(row, flush=True)
-                is_new = not chosen.out.exists()
-                with chosen.out.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                    if is_new:
-                        writer.writeheader()
-                    writer.writerow(row)
+            fields = settings(chosen.set)
+            for row in run_env(env, seed, rewards, chosen.episodes, kept, **fields):
+                append(chosen.out, row)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,9 @@ def test_the_loss_is_off_diagonal_minus_diagonal_plus_orthonormality():
     agent, w = agent_for(), task_sampling.scaled(torch.randn(1, 4))
     batch = chain_batch(agent, torch.tensor([0, 1]), w)
     with torch.no_grad():
-        forward = agent.psi.learnt(agent.psi.first_step(batch.observation), batch.action, w)[0]
+        forward = agent.psi.of_steps(agent.psi.first_step(batch.observation), batch.action, w).psi[
+            0
+        ]
         later = agent.target_psi.greedy(agent.target_psi.first_step(batch.next_observation), w).psi[
             0
         ]

@@ -5,7 +5,7 @@ import pytest
 
 from visr.inference import both_states
 from visr.inference.regression import BOTH, estimate
-from visr.inference.steps import LeftStates, RewardedSteps
+from visr.inference.steps import LeftStates, RewardedSteps, TriedTasks
 
 GAMMA = 0.9
 
@@ -61,3 +61,18 @@ def test_forward_backward_takes_the_mean_of_r_times_b():
     mean = (steps.features * steps.reward[:, None]).mean(axis=0)
     np.testing.assert_allclose(found.estimates["mean of r B"].w, mean / np.linalg.norm(mean))
     assert found.validations["mean of r B"].r_squared == pytest.approx(1, abs=0.05)
+
+
+def test_forward_backward_trusts_the_mean_for_a_constant_reward_too():
+    random = np.random.default_rng(0)
+    features = random.normal(size=(400, 3)) + np.array([2.0, 0, 0])
+    tried = TriedTasks(random.normal(size=(8, 3)), random.normal(size=8))
+    steps = RewardedSteps(
+        features,
+        np.ones(400),
+        np.arange(400) // 50,
+        tried,
+        by_mean=True,
+        prefers_regression=True,
+    )
+    assert estimate(steps).best == "mean of r B"

@@ -102,6 +102,8 @@ class BehaviourModel(Agent):
 
     infers_by_mean = False
     """Whether a reward's task is the mean of r times the features, instead of a regression."""
+    prefers_regression = False
+    """Whether search among its tasks is only for rewards that no regression explains."""
 
     @property
     def features_of_states(self) -> bool:

@@ -145,6 +145,18 @@ _REPLAY_GRID: dict[str, object] = {
     "checkpoint_every": 100_000,
     "evaluate_every": 300_000,
 }
+_REPLAY_LARGE_GRID: dict[str, object] = {
+    **_REPLAY_GRID,
+    "num_steps": 500_000,
+    "warmup_steps": 400_000,
+    "num_updates": 6_000,
+    "transition_features": "laplacian",
+    "psi_width": 512,
+    "transitions_per_update": 64,
+    "tasks_per_update": 24,
+    "goal_share": 0.65,
+    "stretch_share": 0.3,
+}
 _REPLAY_VECTORS: dict[str, object] = {
     **_REPLAY,
     "num_features": 104,
@@ -218,6 +230,10 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
         "the replay learner on grid worlds and other small sets of states",
         _REPLAY_GRID,
     ),
+    "replay-large-grid": (
+        "the replay learner on more states than features: three minutes of one core",
+        _REPLAY_LARGE_GRID,
+    ),
     "replay-vectors": ("the replay learner on vectors, such as CartPole's", _REPLAY_VECTORS),
     "replay-minatar": ("the replay learner on MinAtar's games", _REPLAY_PLANES),
     "smoke": (
@@ -245,7 +261,12 @@ def get(name: str) -> RunConfig:
 
 
 def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
-    """The default configuration of an environment, and of a replay learner there."""
+    """The default configuration of an algorithm in an environment.
+
+    The default algorithm is the replay learner, but on Atari the paper's agent.
+    """
+    if algorithm is None and not env.startswith(ATARI):
+        algorithm = "replay"
     if algorithm in REPLAY_LEARNERS:
         kind = "grid" if env == GRID else "minatar" if env.startswith(MINATAR) else "vectors"
         config = get(f"replay-{kind}")

@@ -30,6 +30,8 @@ class ReplayConfig:
     """Recorded steps in an update; each is learnt from under every task of the update."""
     tasks_per_update: Size = 32
     """Tasks in an update."""
+    whole_psi_tasks: Size = 32
+    """Tasks of an update under which the whole psi is learnt; under the others only psi . w."""
     num_stages: Size = 1
     """Stages, each three times as long as all before it; each fits the features and learns psi afresh."""
     goal_share: Fraction = 0.5

@@ -68,7 +68,7 @@ def collect_rewarded(
     )
     phi, reward, episode = (np.concatenate(parts) for parts in zip(*kept, strict=True))
     before = LeftStates(np.concatenate(left), agent.config.gamma) if left else None
-    return RewardedSteps(phi, reward, episode, tried, before, _infers_by_mean(agent))
+    return _with_inference(RewardedSteps(phi, reward, episode, tried, before), agent)
 
 
 def of_agent(steps: RewardedSteps, agent: Agent, before: NDArray | None = None) -> RewardedSteps:
@@ -76,15 +76,19 @@ def of_agent(steps: RewardedSteps, agent: Agent, before: NDArray | None = None) 
     left = None
     if before is not None and _has_states(agent):
         left = LeftStates(features(agent, before), agent.config.gamma)
-    return dataclasses.replace(steps, left=left, by_mean=_infers_by_mean(agent))
+    return _with_inference(dataclasses.replace(steps, left=left), agent)
 
 
 def _has_states(agent: Agent) -> bool:
     return isinstance(agent, BehaviourModel) and agent.features_of_states
 
 
-def _infers_by_mean(agent: Agent) -> bool:
-    return isinstance(agent, BehaviourModel) and agent.infers_by_mean
+def _with_inference(steps: RewardedSteps, agent: Agent) -> RewardedSteps:
+    """The steps with how this agent's tasks are inferred."""
+    if not isinstance(agent, BehaviourModel):
+        return steps
+    chosen = {"by_mean": agent.infers_by_mean, "prefers_regression": agent.prefers_regression}
+    return dataclasses.replace(steps, **chosen)
 
 
 def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:

@@ -126,6 +126,9 @@ def estimate(steps: RewardedSteps, config: InferenceConfig | None = None) -> Com
     validations = _validations(rows, steps.tried)
     is_exact = steps.is_constant and has_constant(steps.sums())  # R^2 of a constant says nothing
     best = LEAST_SQUARES if is_exact and LEAST_SQUARES in estimates else _best(validations)
+    fits = [name for name, row in rows.items() if row.explained >= explain.LITTLE]
+    if steps.prefers_regression and fits:
+        best = max(fits, key=lambda name: (rows[name].r_squared, rows[name].explained))
     words = explain.words(estimates[best].method, validations[best], steps, best == SEARCH)
     return Comparison(estimates, best, *counts, validations, words)
 
@@ -179,6 +182,8 @@ class _Row(NamedTuple):
     """[d], without the held-out episodes."""
     resampled: Floats
     """[K, d], of resampled episodes."""
+    explained: float = 0.0
+    """Share of r^2 on held-out blocks that a regression explains."""
 
 
 def _rows(steps: RewardedSteps) -> dict[str, _Row]:
@@ -193,7 +198,11 @@ def _rows(steps: RewardedSteps) -> dict[str, _Row]:
 
 def _by_mean(blocks: list[RewardSums]) -> dict[str, _Row]:
     found = mean_task.find(blocks)
-    return {mean_task.MEAN: _by_search(found, blocks)} if found else {}
+    if found is None:
+        return {}
+    others, held_out = (block_sums.projected(sums, found.w) for sums in block_sums.split(blocks))
+    explained = block_sums.explained(held_out, solve(others))
+    return {mean_task.MEAN: _by_search(found, blocks)._replace(explained=explained)}
 
 
 def _by_regressions(steps: RewardedSteps, blocks: list[RewardSums]) -> dict[str, _Row]:
@@ -224,6 +233,7 @@ def _by_both_states(steps: RewardedSteps, gamma: float) -> _Row | None:
         row.r_squared,
         both_states.task(row.w_of_others, gamma),
         both_states.task(row.resampled, gamma),
+        row.explained,
     )
 
 
@@ -266,6 +276,7 @@ def _by_regression(
         block_sums.predicted(held_out, part),
         part.w / max(float(np.linalg.norm(part.w)), 1e-12),
         np.array([other.w for other in again if other is not None] or [fit.w]),
+        block_sums.explained(held_out, part),
     )
 
 

@@ -55,6 +55,8 @@ class RewardedSteps:
     """None where features are of whole steps, or of s' by definition."""
     by_mean: bool = False
     """Whether the task is the mean of r times the features, as for forward-backward, and not a regression."""
+    prefers_regression: bool = False
+    """Whether search is only for rewards that no regression explains: it tries few tasks of many features."""
 
     @property
     def num_steps(self) -> int:

@@ -26,6 +26,7 @@ _WARM_UP = 200
 """Updates over which the learning rate rises at the start of a stage."""
 _LAST_RATE = 0.01
 """Share of the learning rate that is left at the end."""
+_FEWEST_TASKS = 4
 _POOL = 1024
 """Practised tasks drawn at the start of a round; its updates choose among them."""
 
@@ -142,12 +143,12 @@ class ReplayLoop:
     def _learn(self, count: int) -> list[dict[str, Tensor]]:
         if count <= 0:
             return []
-        size = self.config.replay.tasks_per_update
+        size, num_steps = self._batch_sizes()
         pool = task_sampling.practised(self.agent, max(_POOL, size), self._chi, self._rng)
         metrics = []
         for _ in range(count):
             w = pool[torch.randint(len(pool), (size,), generator=self._rng)]
-            batch = self.recorded.batch(self.agent, w, self._rng)
+            batch = self.recorded.batch(self.agent, w, num_steps, self._rng)
             losses = self.agent.losses(batch)
             self._optimiser.zero_grad(set_to_none=True)
             losses.total.backward()
@@ -158,6 +159,15 @@ class ReplayLoop:
             self.num_updates += 1
             metrics.append(losses.metrics)
         return metrics
+
+    def _batch_sizes(self) -> tuple[int, int]:
+        """Tasks and steps of an update: few events need few tasks, which leaves room for more steps."""
+        replay, chi = self.config.replay, self.agent.chi
+        tasks, steps = replay.tasks_per_update, replay.transitions_per_update
+        if not chi.counts_events:
+            return tasks, steps
+        fewer = min(tasks, max(_FEWEST_TASKS, chi.num_used // 2))
+        return fewer, tasks * steps // fewer
 
     def _rate_share(self) -> float:
         """A short rise at the start of each stage; in the last stage a linear fall."""

@@ -9,7 +9,11 @@ from visr.networks import conv_torsos
 from visr.networks.plane_trunk import are_planes
 from visr.networks.transition_features.base import TransitionFeatures
 from visr.networks.transition_features.events import PlaneEvents
-from visr.networks.transition_features.laplacian import LaplacianFeatures, LaplacianStates
+from visr.networks.transition_features.laplacian import (
+    MOST_STATES,
+    LaplacianFeatures,
+    LaplacianStates,
+)
 from visr.networks.transition_features.learned import InverseDynamics, SelfPredictive
 from visr.networks.transition_features.pooled import PooledConvolutions
 from visr.networks.transition_features.projection import StateProjection, VectorProjection
@@ -31,8 +35,7 @@ def build(kind: str, spec: EnvSpec, size: int, gamma: float, updates: int) -> Tr
     """
     space = spec.observation_space
     if kind == "auto":
-        kind = "events" if are_planes(space) else "projection"
-        kind = "pooled" if kind == "projection" and conv_torsos.is_image(space) else kind
+        kind = _by_observations(space, size)
     if kind == "events" and are_planes(space):
         return PlaneEvents(space.shape, size, gamma)  # pyright: ignore[reportArgumentType]
     if kind == "pooled" and isinstance(space, spaces.Box) and conv_torsos.is_image(space):
@@ -49,3 +52,13 @@ def build(kind: str, spec: EnvSpec, size: int, gamma: float, updates: int) -> Tr
         f"transition_features = {kind!r} does not read observations of {space}; use "
         "--transition-features auto."
     )
+
+
+def _by_observations(space: spaces.Space, size: int) -> str:
+    """Events of planes, pooled convolutions of images, Laplacian of many states, else projections."""
+    if are_planes(space):
+        return "events"
+    if conv_torsos.is_image(space):
+        return "pooled"
+    many_states = isinstance(space, spaces.Discrete) and size < space.n <= MOST_STATES
+    return "laplacian" if many_states else "projection"

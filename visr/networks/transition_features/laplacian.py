@@ -17,7 +17,7 @@ from visr.networks.transition_features.learned import LearnedFeatures
 from visr.types import EnvSpec, Transitions, Unroll
 
 _FLOOR = 1e-6
-_MOST_STATES = 4_096
+MOST_STATES = 4_096
 _MEAN_STEPS = 4.0
 """Mean number of steps between two states that should be alike."""
 
@@ -32,9 +32,9 @@ class LaplacianStates(TransitionFeatures):
 
     def __init__(self, num_states: int, num_features: int) -> None:
         super().__init__()
-        if num_states > _MOST_STATES:
+        if num_states > MOST_STATES:
             raise UserError(
-                f"transition_features = 'laplacian' counts steps between at most {_MOST_STATES:,} states, "
+                f"transition_features = 'laplacian' counts steps between at most {MOST_STATES:,} states, "
                 f"and there are {num_states:,}; use --transition-features projection."
             )
         self.num_features = num_features
