@@ -46,6 +46,7 @@ def validated(config: RunConfig) -> RunConfig:
     if config.agent.algorithm in REPLAY_LEARNERS:
         _check_replay_learner(config)
     _check_practice(config.replay)
+    _check_features(config)
     _check_cluster(config.cluster, config.training)
     return config
 
@@ -245,6 +246,15 @@ def _check_practice(replay: ReplayConfig) -> None:
 
 
 _MOST_STAGES = 8
+
+
+def _check_features(config: RunConfig) -> None:
+    chosen = config.replay.transition_features
+    if config.agent.algorithm == "fb" and chosen != "auto":
+        raise UserError(
+            f"transition_features = {chosen!r} does not go with algorithm = 'fb', which learns features of "
+            "its own; use --algorithm replay."
+        )
 
 
 def _check_groups(training: TrainingConfig) -> None:
