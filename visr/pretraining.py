@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visr import config as configuration
+from visr import terminal
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import BASELINES, AgentConfig, RunConfig
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     AnyTrainer = Loop | ClusterLoop | Rainbow | ReplayLoop
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _STABLE_BASELINES = ("dqn", "ppo")
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 from visr.config import (
     GRID,
@@ -83,7 +84,7 @@ def run(args: list[str]) -> int:
     if chosen.where is None:
         _refuse_cluster_settings(config)
     if chosen.print_config:
-        print(file.to_toml(config), end="")
+        terminal.show_lines(file.to_toml(config).rstrip("\n"))
         return 0
     if not chosen.seeds:
         directory = _train(chosen, config, chosen.out)

@@ -67,7 +67,7 @@ def trainable(config: RunConfig) -> RunConfig:
 
 def check_env(env: Any) -> None:
     """An id, module:Id or file.py:Class; nothing is imported here."""
-    if not isinstance(env, str) or not _ENV.fullmatch(env):
+    if not isinstance(env, str) or not _ENV.fullmatch(env) or not env.isprintable():
         raise UserError(
             f"env = {short_repr(env)} must be an environment's id, or module:Id or file.py:Class for one of "
             "your own; `visr list envs` names some."

@@ -7,7 +7,6 @@ when their runner is killed.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from visr import api, pretraining
+from visr import api, pretraining, strict_json, terminal
 from visr import config as configuration
 from visr.api import Run
 from visr.config import BASELINES, FinetuneConfig, RunConfig
@@ -168,12 +167,12 @@ def _exit_when_input_closes() -> None:
 
 
 def _main() -> int:
-    arguments = json.loads(sys.stdin.buffer.readline())
+    arguments = strict_json.parse(sys.stdin.buffer.readline())
     _exit_when_input_closes()
     try:
         run(arguments)
     except UserError as error:
-        print(error, file=sys.stderr)
+        terminal.say(str(error))
         return 2
     except Stopped as stop:
         return 128 + stop.signal_number
