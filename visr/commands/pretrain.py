@@ -43,6 +43,8 @@ class Options(RunConfig):
     """Directory of the new run; by default a new one under runs/."""
     resume: str | None = None
     """Continue this run as if it had not been interrupted; a larger --num-steps extends it."""
+    accept_cost: bool = False
+    """With --resume: go on although the run's settings ask for much memory or time."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
     config: str | None = None
@@ -78,7 +80,9 @@ def run(args: list[str]) -> int:
     if chosen.env != default.env:  # another environment has other defaults
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)
-    if chosen.resume is not None:
+    if chosen.resume is None:
+        options.refuse(chosen, ("accept_cost",), "belongs to --resume")
+    else:
         _refuse_changes(RunDir.open(chosen.resume).config(), chosen)
     config = trainable(_config(chosen))
     if chosen.where is None:
@@ -109,7 +113,13 @@ def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir
             processes = chosen.training.num_processes
             num_steps = config.training.num_steps
             return pretraining.resume(
-                chosen.resume, processes, observe, chosen.where, num_steps, chosen.wandb
+                chosen.resume,
+                processes,
+                observe,
+                chosen.where,
+                num_steps,
+                chosen.wandb,
+                chosen.accept_cost,
             )
         path = api.default_path(config) if out is None else out
         return pretraining.start(path, config, observe, chosen.where, chosen.wandb)

@@ -198,6 +198,9 @@ def _check_sizes(config: RunConfig) -> None:
     largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
     array_sizes = {
         f"hidden_sizes = {short_repr(hidden)} {between}": largest_layer,
+        f"hidden_sizes = {short_repr(hidden)}, {len(hidden):,} layers in all,": sum(
+            a * b for a, b in itertools.pairwise((states, *hidden))
+        ),
         f"num_features = {d}": d * d,  # reward regression
         f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
         f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,

@@ -54,7 +54,7 @@ def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
     if not run.config_file.exists():
         pretraining.start(run.path, config)
     elif run.config() == config:
-        pretraining.resume(run.path)
+        pretraining.resume(run.path, accept_cost=True)  # the settings are the plan's own
     else:
         raise UserError(f"{run.path} was made with other settings; choose another --out.")
     write_json(run.job, job)
@@ -150,7 +150,7 @@ def _tuned(run: Run, task: Task, way: Way, num_steps: int, tuning: dict[str, Any
 def _finetuned(run: Run, task: Task, place: RunDir, settings: FinetuneConfig) -> Run:
     if place.checkpoints():
         finetuning.refuse_other(place.path, task, settings)
-        return api.load(finetuning.resume(place.path).path)
+        return api.load(finetuning.resume(place.path, accept_cost=True).path)
     shutil.rmtree(place.path, ignore_errors=True)  # killed before its first checkpoint
     # GPI uses none of the saved tasks, because the paper's phase inferred them from other rewarded steps.
     fields = dataclasses.asdict(settings)
