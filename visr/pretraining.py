@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visr import config as configuration
+from visr import terminal
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
-from visr.config import BASELINES, REPLAY_LEARNERS, AgentConfig, RunConfig
+from visr.config import BASELINES, REPLAY_LEARNERS, AgentConfig, RunConfig, cost
 from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     AnyTrainer = Loop | ClusterLoop | Rainbow | ReplayLoop
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _STABLE_BASELINES = ("dqn", "ppo")
 
@@ -70,10 +70,12 @@ def resume(
     cluster: str | None = None,
     num_steps: int | None = None,
     wandb: bool = False,
+    accept_cost: bool = False,
 ) -> RunDir:
     """Continue from a run's newest checkpoint; the result is the same as without the interruption.
 
-    `num_steps` extends the run to so many steps in all.
+    `num_steps` extends the run to so many steps in all. An extraordinary cost must be accepted: the run may
+    be a stranger's.
     """
     run = RunDir.open(path)
     if run.is_finetuned:
@@ -83,6 +85,9 @@ def resume(
     with run.locked():
         before = run.config()
         config = before if num_steps is None else _extended(run, before, num_steps)
+        left = config.training.num_steps - max((int(p.stem) for p in run.checkpoints()), default=0)
+        estimate = cost.of_training(config, max(left, 0))
+        cost.require_consent(run.path, config, estimate, accept_cost)
         _require_wandb(config, wandb)
         if config.agent.algorithm in _STABLE_BASELINES:
             return _train_stable_baseline(run, config, cluster)
@@ -93,7 +98,7 @@ def resume(
             driver.restore(run, trainer, rows)
             if config != before:
                 _extend(run, before, config, trainer.num_steps)
-            _train(run, trainer, rows, observe, _flags(cluster, wandb))
+            _train(run, trainer, rows, observe, _flags(cluster, wandb, accept_cost))
     return run
 
 
@@ -242,9 +247,10 @@ def _train(
         _record(run, trainer, rows, observe)
 
 
-def _flags(cluster: str | None, wandb: bool) -> str:
+def _flags(cluster: str | None, wandb: bool, accept_cost: bool = False) -> str:
     """The flags that a command needs to go on in the same way."""
-    return (f" --cluster {cluster}" if cluster else "") + (" --wandb" if wandb else "")
+    flags = {f" --cluster {cluster}": cluster, " --wandb": wandb, " --accept-cost": accept_cost}
+    return "".join(flag for flag, is_set in flags.items() if is_set)
 
 
 def _exact_evaluation(

@@ -13,7 +13,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from visr.config.load import whole_number
-from visr.errors import UserError
+from visr.errors import HelpShown, UserError
 
 T = TypeVar("T")
 Run = Annotated[
@@ -91,7 +91,7 @@ def parse(
             )
     except SystemExit as stop:
         if stop.code in (0, None):
-            raise
+            raise HelpShown from None
         raise UserError(_first_sentence(page.getvalue(), verb)) from None
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 from visr.config import (
     GRID,
@@ -42,6 +43,8 @@ class Options(RunConfig):
     """Directory of the new run; by default a new one under runs/."""
     resume: str | None = None
     """Continue this run as if it had not been interrupted; a larger --num-steps extends it."""
+    accept_cost: bool = False
+    """With --resume: go on although the run's settings ask for much memory or time."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
     config: str | None = None
@@ -77,13 +80,15 @@ def run(args: list[str]) -> int:
     if chosen.env != default.env:  # another environment has other defaults
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)
-    if chosen.resume is not None:
+    if chosen.resume is None:
+        options.refuse(chosen, ("accept_cost",), "belongs to --resume")
+    else:
         _refuse_changes(RunDir.open(chosen.resume).config(), chosen)
     config = trainable(_config(chosen))
     if chosen.where is None:
         _refuse_cluster_settings(config)
     if chosen.print_config:
-        print(file.to_toml(config), end="")
+        terminal.show_lines(file.to_toml(config).rstrip("\n"))
         return 0
     if not chosen.seeds:
         directory = _train(chosen, config, chosen.out)
@@ -108,7 +113,13 @@ def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir
             processes = chosen.training.num_processes
             num_steps = config.training.num_steps
             return pretraining.resume(
-                chosen.resume, processes, observe, chosen.where, num_steps, chosen.wandb
+                chosen.resume,
+                processes,
+                observe,
+                chosen.where,
+                num_steps,
+                chosen.wandb,
+                chosen.accept_cost,
             )
         path = api.default_path(config) if out is None else out
         return pretraining.start(path, config, observe, chosen.where, chosen.wandb)

@@ -71,7 +71,7 @@ def trainable(config: RunConfig) -> RunConfig:
 
 def check_env(env: Any) -> None:
     """An id, module:Id or file.py:Class; nothing is imported here."""
-    if not isinstance(env, str) or not _ENV.fullmatch(env):
+    if not isinstance(env, str) or not _ENV.fullmatch(env) or not env.isprintable():
         raise UserError(
             f"env = {short_repr(env)} must be an environment's id, or module:Id or file.py:Class for one of "
             "your own; `visr list envs` names some."
@@ -202,6 +202,9 @@ def _check_sizes(config: RunConfig) -> None:
     largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
     array_sizes = {
         f"hidden_sizes = {short_repr(hidden)} {between}": largest_layer,
+        f"hidden_sizes = {short_repr(hidden)}, {len(hidden):,} layers in all,": sum(
+            a * b for a, b in itertools.pairwise((states, *hidden))
+        ),
         f"num_features = {d}": d * d,  # reward regression
         f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
         f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,

@@ -25,7 +25,6 @@ run.lock                        exists while a process trains; it names the proc
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -33,9 +32,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from visr import config as configuration
+from visr import strict_json
 from visr.config import RunConfig
-from visr.errors import UserError
-from visr.storage import lock, new_files
+from visr.errors import UserError, short_repr
+from visr.storage import lock, new_files, schema
 from visr.storage.files import read_json, reading, sha256, tensor_metadata, write_json, writing
 from visr.storage.tables import read_rows, rows_until
 
@@ -182,9 +182,9 @@ class RunDir:
         content = read_json(self.config_file)
         if not isinstance(content, dict) or "format" not in content:
             raise UserError(f"{self.config_file} is not a run's configuration; the run is damaged.")
-        if content["format"] != FORMAT:
+        if type(content["format"]) is not int or content["format"] != FORMAT:
             raise UserError(
-                f"{self.path} was written in format {content['format']!r} and this visr reads "
+                f"{self.path} was written in format {short_repr(content['format'])} and this visr reads "
                 f"format {FORMAT}; use the version of visr that wrote it."
             )
         try:
@@ -222,7 +222,7 @@ class RunDir:
     def table_checksums(self, num_steps: int) -> dict[str, str]:
         """Checksums of the rows up to `num_steps` in the tables of results; a checkpoint stores them."""
         known = {}
-        for file in (self.metrics, self.evaluation, self.online):
+        for file in self._result_tables():
             with contextlib.suppress(UserError):  # a damaged table must not stop training
                 if file.exists():
                     known[file.name] = sha256(rows_until(file, num_steps))
@@ -231,11 +231,17 @@ class RunDir:
     def changed_tables(self, checkpoint: Path) -> list[Path]:
         """Tables whose rows have changed since that checkpoint was written."""
         try:
-            known = dict(json.loads(tensor_metadata(checkpoint).get("tables", "{}")))
-        except (AttributeError, OSError, TypeError, ValueError):  # `checkpoint.load` reports it
+            content = strict_json.parse(tensor_metadata(checkpoint).get("tables", "{}"))
+            known = schema.convert(content, dict[str, str], "tables")
+        except (OSError, ValueError):  # `checkpoint.load` reports it
             return []
         now = self.table_checksums(int(checkpoint.stem))
-        return [self.path / name for name in sorted(known) if now.get(name) != known[name]]
+        tables = [file for file in self._result_tables() if file.name in known]
+        return [file for file in tables if now.get(file.name) != known[file.name]]
+
+    def _result_tables(self) -> tuple[Path, ...]:
+        """The tables whose rows a checkpoint vouches for; a checkpoint can name no others."""
+        return (self.evaluation, self.metrics, self.online)
 
     def last_row(self, path: Path) -> dict[str, float]:
         """The last row of one of the run's CSV files, or an empty dictionary."""

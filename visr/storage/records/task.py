@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from visr import arguments
 from visr.config import Bound
 from visr.errors import UserError
 from visr.storage import new_files, schema
@@ -157,8 +158,9 @@ class Task(Summary):
             found |= {self.counted: f"{self.num_steps:,}"}
         return found | {"w": f"[{shown}]"}
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write task.json; the evaluation of an earlier task beside it is removed."""
+        path = arguments.path(path, "path")
         write_json(path, self.to_dict())
         new_files.remove(evaluation_of(path))
 
@@ -169,7 +171,8 @@ class Task(Summary):
     @classmethod
     def load(cls, path: str | Path) -> Task:
         """Read and check task.json."""
-        content = read_json(Path(path))
+        path = arguments.path(path, "path")
+        content = read_json(path)
         with schema.refusing(f"{path} is not a task", "`visr infer` makes one"):
             return cls.from_dict(content)
 
