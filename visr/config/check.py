@@ -43,6 +43,7 @@ def validated(config: RunConfig) -> RunConfig:
     _check_sizes(config)
     _check_groups(config.training)
     _check_practice(config.replay)
+    _check_dataset(config)
     _check_cluster(config.cluster, config.training)
     return config
 
@@ -58,6 +59,10 @@ def trainable(config: RunConfig) -> RunConfig:
         raise UserError(
             f"{GRID} has no rewards of its own, so {config.agent.algorithm} would learn nothing there; "
             "choose another environment."
+        )
+    if not config.has_environment and not config.replay.dataset:
+        raise UserError(
+            f"{config.env} names only the spaces of a dataset; add --dataset, or name an environment."
         )
     return validated(config)
 
@@ -230,6 +235,14 @@ def _check_practice(replay: ReplayConfig) -> None:
 
 
 _MOST_STAGES = 8
+
+
+def _check_dataset(config: RunConfig) -> None:
+    if config.replay.dataset and config.agent.algorithm != "replay":
+        raise UserError(
+            f"algorithm = {config.agent.algorithm!r} learns from steps of its own and not from dataset = "
+            f"{short_repr(config.replay.dataset)}; the replay learner does."
+        )
 
 
 def _check_groups(training: TrainingConfig) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visr import config as configuration
-from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.config import ATARI, DATASET, GRID, MINATAR, RunConfig
 from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
@@ -240,10 +240,17 @@ def get(name: str) -> RunConfig:
 def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
     """The default configuration of an environment, and of the replay learner there."""
     if algorithm == "replay":
-        kind = "grid" if env == GRID else "minatar" if env.startswith(MINATAR) else "vectors"
+        are_states = env == GRID or env.startswith(f"{DATASET}states")
+        are_planes = env.startswith((MINATAR, f"{DATASET}planes"))
+        kind = "grid" if are_states else "minatar" if are_planes else "vectors"
         return get(f"replay-{kind}")
     if env.startswith(ATARI):
         return get("atari")
     if env.startswith(MINATAR):
         return get("minatar")
     return get("grid" if env == GRID else "classic")
+
+
+def for_dataset(env: str) -> RunConfig:
+    """The default configuration of the replay learner on recorded steps, all known from the start."""
+    return configuration.replace(for_environment(env, "replay"), num_stages=1, warmup_steps=0)

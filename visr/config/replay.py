@@ -14,6 +14,8 @@ class ReplayConfig:
 
     transition_features: Literal["auto", "projection", "events", "pooled"] = "auto"
     """Features of a step: projections of states and vectors, events of planes, pooled convolutions."""
+    dataset: str = ""
+    """Learn from these recorded steps instead of new ones: an .npz file, or minari:ID."""
     num_updates: CountFromOne = 6_000
     """Updates in the whole run, spread evenly over the steps after `warmup_steps`."""
     warmup_steps: Count = 50_000
