@@ -71,10 +71,13 @@ def pretrain(
         modules.id_of(env) if env is not None else offline.dataset_id(dataset) if dataset else GRID
     )
     configuration.check_env(env)
+    algorithm = fields.get("algorithm")
     if preset is not None:
         config = presets.get(preset)
+    elif dataset:
+        config = presets.for_dataset(env, algorithm)
     else:
-        config = presets.for_dataset(env) if dataset else presets.for_environment(env)
+        config = presets.for_environment(env, algorithm)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = arguments.path(out, "out") if out is not None else default_path(config)
     modules.trust(env, remember=True)

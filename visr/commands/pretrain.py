@@ -226,7 +226,7 @@ def _defaults(args: list[str], env: str | None = None) -> Options:
         if preset is not None:
             base = presets.get(preset)
         elif dataset:
-            base = presets.for_dataset(named)
+            base = presets.for_dataset(named, algorithm)
         else:
             base = presets.for_environment(named, algorithm)
     base = replace(base, **fields)

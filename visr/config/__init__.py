@@ -10,6 +10,7 @@ from visr.config.fields import (
     DATASET,
     GRID,
     MINATAR,
+    REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
     Algorithm,

@@ -14,6 +14,7 @@ from visr.config.bounds import LARGEST_SIZE, Bound
 from visr.config.fields import (
     BASELINES,
     GRID,
+    REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
     ClusterConfig,
@@ -42,6 +43,8 @@ def validated(config: RunConfig) -> RunConfig:
     _check_agent(config.agent)
     _check_sizes(config)
     _check_groups(config.training)
+    if config.agent.algorithm in REPLAY_LEARNERS:
+        _check_replay_learner(config)
     _check_practice(config.replay)
     _check_dataset(config)
     _check_cluster(config.cluster, config.training)
@@ -219,6 +222,28 @@ def _check_sizes(config: RunConfig) -> None:
             )
 
 
+_NOT_OF_REPLAY = (
+    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
+    *("head_size", "centred_features", "gpi_samples", "gpi_distribution", "gpi_kappa"),
+    *("target_period", "phi_learning_rate", "phi_adam_epsilon", "phi_num_steps"),
+    *("learning_rate_decay", "batch_size", "num_processes", "num_actor_groups", "micro_batch"),
+    "num_rewarded_envs",
+)
+"""Settings of the paper's agent that a replay learner does not read."""
+
+
+def _check_replay_learner(config: RunConfig) -> None:
+    default = RunConfig()
+    for name in _NOT_OF_REPLAY:
+        section = "agent" if hasattr(default.agent, name) else "training"
+        value, usual = (getattr(getattr(c, section), name) for c in (config, default))
+        if value != usual:
+            raise UserError(
+                f"{name} = {short_repr(value)} is a setting of the paper's agent, which the replay learner "
+                "does not read; add --algorithm visr, or leave it out."
+            )
+
+
 def _check_practice(replay: ReplayConfig) -> None:
     """Shares of practised tasks."""
     shares = (replay.goal_share, replay.stretch_share, replay.constant_share)
@@ -238,7 +263,7 @@ _MOST_STAGES = 8
 
 
 def _check_dataset(config: RunConfig) -> None:
-    if config.replay.dataset and config.agent.algorithm != "replay":
+    if config.replay.dataset and config.agent.algorithm not in REPLAY_LEARNERS:
         raise UserError(
             f"algorithm = {config.agent.algorithm!r} learns from steps of its own and not from dataset = "
             f"{short_repr(config.replay.dataset)}; the replay learner does."

@@ -27,10 +27,12 @@ DATASET = "dataset/"
 """The prefix of ids that name the spaces of a dataset, where no environment is known."""
 
 Algorithm = Literal[
-    "visr", "replay", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
+    "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
     "dqn", "ppo", "rainbow",
 ]  # fmt: skip
 """The agents; `docs/agents.md` has their sources."""
+REPLAY_LEARNERS = ("replay", "fb")
+"""Agents that learn from a replay buffer of their own steps, with the settings of `ReplayConfig`."""
 BASELINES = ("dqn", "ppo", "rainbow")
 """Agents with their own networks, optimiser and replay buffer; DQN and PPO are Stable-Baselines3's."""
 

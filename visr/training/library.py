@@ -33,7 +33,8 @@ def describe(
     if agent.chi.counts_events:
         tasks = _events(agent, chi, practice, names)
     else:
-        tasks = _goals(agent, chi, steps, envs.space_codec(config).field_names)
+        width = config.grid.width if config.is_grid else 0
+        tasks = _goals(agent, chi, steps, envs.space_codec(config).field_names, width)
     trunk = agent.psi.observation
     has_planes = isinstance(trunk, PlaneTrunk)
     plane = int(trunk.agent_plane) if has_planes else -1
@@ -85,7 +86,11 @@ def _events(
 
 
 def _goals(
-    agent: ReplaySuccessorFeatures, chi: Tensor, steps: Transitions, fields: list[str]
+    agent: ReplaySuccessorFeatures,
+    chi: Tensor,
+    steps: Transitions,
+    fields: list[str],
+    grid_width: int,
 ) -> list[PractisedTask]:
     """The recorded step that is most like each task, and how many others are."""
     unit = chi / chi.norm(dim=1, keepdim=True).clamp(min=1e-6)
@@ -105,7 +110,8 @@ def _goals(
         numbers = tuple(state.tolist()) if len(state) <= _MOST_NUMBERS else ()
         tasks.append(
             PractisedTask(
-                name=_goal_name(numbers, fields, row) + (", the episode ends" if is_end else ""),
+                name=_goal_name(numbers, fields, row, grid_width)
+                + (", the episode ends" if is_end else ""),
                 kind="goal",
                 row=row,
                 reached=float((likeness > _LIKE).float().mean()),
@@ -115,7 +121,9 @@ def _goals(
     return tasks
 
 
-def _goal_name(numbers: tuple[float, ...], fields: list[str], row: int) -> str:
+def _goal_name(numbers: tuple[float, ...], fields: list[str], row: int, grid_width: int) -> str:
+    if grid_width and numbers:
+        return "cell {},{}".format(*divmod(int(numbers[0]), grid_width))
     if not numbers or len(fields) != len(numbers) or len(numbers) > 8:
         return f"goal {row + 1}"
     return ", ".join(f"{name} = {x:.3g}" for name, x in zip(fields, numbers, strict=True))
