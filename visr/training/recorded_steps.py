@@ -127,7 +127,7 @@ class RecordedSteps:
         """Times and slots of random steps, without those that only reset: [N] each."""
         many = 2 * count + 8
         time = torch.randint(self._length, (many,), generator=rng)
-        slot = torch.randint(len(self.buffer), (many,), generator=rng)
+        slot = self.buffer.slots(torch.randint(len(self.buffer), (many,), generator=rng))
         kept = torch.nonzero(~self.buffer.storage.is_reset[time, slot])[:, 0]
         kept = kept.repeat(-(-count // max(len(kept), 1)))[:count]
         return time[kept], slot[kept]
