@@ -33,6 +33,7 @@ LAYERS = [
     "report",
     "pretraining",
     "run_files",
+    "run_refine",
     "run",
     "sharing",
     "api",

@@ -21,6 +21,7 @@ from visr.networks.residual import ResidualValues
 POLICIES: tuple[str, ...] = ("given", "best", "candidate")
 _N_STEP = 5
 _BATCH, _RATE, _TARGET_RATE, _MAX_GRADIENT_NORM = 256, 1e-3, 0.02, 10.0
+_FEWEST_EPISODES, _STRETCH = 10, 100
 _MOST_VALUED, _VALUED_AT_ONCE = 8_192, 1_024
 """Held-out states whose values are averaged, and how many go through the network at once."""
 
@@ -39,9 +40,11 @@ class PolicyValue(NamedTuple):
         return float(self.by_state.mean())
 
     def gain_over(self, other: PolicyValue) -> tuple[float, float]:
-        """The mean difference, and its standard error over episodes."""
+        """The mean difference, and its standard error over episodes, or over stretches of few long ones."""
         difference = (self.by_state - other.by_state).double()
         _, number = self.episode.unique(return_inverse=True)
+        if int(number.max()) + 1 < _FEWEST_EPISODES:
+            number = torch.arange(len(difference)) // _STRETCH
         count = int(number.max()) + 1
         sums = torch.zeros(count, dtype=torch.float64).index_add_(0, number, difference)
         sizes = torch.bincount(number, minlength=count)

@@ -7,6 +7,7 @@ best one is kept, so that by this estimate the result is never worse than the po
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,9 +21,12 @@ from visr.errors import UserError
 from visr.finetuning.offline_q import RATE, BaseValues, NetworkLearner, OfflineLearner
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import POLICIES, Evaluation, FittedEvaluation, PolicyValue
+from visr.finetuning.reward_labels import Labels
 from visr.finetuning.table import TableEvaluation, TableLearner, TableModel
 from visr.networks.residual import ResidualValues
 from visr.ops import derived_seed
+from visr.storage.records.refinement import Refinement
+from visr.storage.records.task import Task
 from visr.types import Transitions
 
 _HELD_OUT, _MOST_HELD_OUT = 0.1, 50_000
@@ -78,8 +82,9 @@ class Slice:
     """Whether this slice gave a new best policy."""
     is_done: bool
     """Whether more updates are unlikely to help."""
-    agreement: float
-    """Share of held-out steps whose recorded action is that of the best policy."""
+    held_out_steps: int
+    matching_steps: int
+    """Held-out steps whose recorded action is that of the best policy."""
     changed: float
     """Share of held-out steps where the best policy acts otherwise than the given one."""
 
@@ -97,9 +102,10 @@ class Refiner:
         gpi: bool,
         seed: int = 0,
         start: ResidualValues | None = None,
+        started: float | None = None,
     ) -> None:
         """`gpi`: whether the given policy acts by GPI; `start`: an earlier result to continue from."""
-        self._started = time.perf_counter()
+        self._started = time.perf_counter() if started is None else started
         require(agent, steps, reward)
         self._agent, self._w, self._gpi = agent, w.to(agent.device), gpi
         self._rng = torch.Generator().manual_seed(derived_seed(seed, 8))
@@ -188,7 +194,8 @@ class Refiner:
             policies["best"] = policies["candidate"] = self._learner.actions(rows)
         evaluation.update(4 * size, policies)
         waited, is_slow = 0, False
-        while (progress := limit.progress(self.num_updates, self._seconds)) < 1:
+        progress = limit.progress(0, 0.0)  # the first slice is always made
+        while progress < 1:
             share = (0.1 if is_slow else 1.0) if limit.is_open else max(1 - progress, _LAST_RATE)
             left = size if limit.num_updates is None else limit.num_updates - self.num_updates
             self._learner.learn(min(size, left), RATE * share)
@@ -203,6 +210,7 @@ class Refiner:
             yield self._slice(values, policies, is_improved, is_done)
             if self._learner.is_converged or (is_done and limit.is_open):
                 return
+            progress = limit.progress(self.num_updates, self._seconds)
 
     @property
     def _seconds(self) -> float:
@@ -258,9 +266,54 @@ class Refiner:
             gain_error=error * self._unit,
             is_improved=is_improved,
             is_done=is_done,
-            agreement=float((best == self._held.action).float().mean()),
+            held_out_steps=len(best),
+            matching_steps=int((best == self._held.action).sum()),
             changed=float((best != given).float().mean()),
         )
+
+
+def refining(
+    agent: BehaviourModel,
+    task: Task,
+    steps: OfflineSteps,
+    labels: Labels,
+    *,
+    run_steps: int,
+    limit: Limit,
+    gpi: bool,
+    seed: int = 0,
+    start: ResidualValues | None = None,
+    started: float | None = None,
+) -> Iterator[Task]:
+    """The task with its best policy so far and what is known about it, after every slice.
+
+    At least one slice is made, whatever the limit.
+    """
+    w = torch.as_tensor(task.w, dtype=torch.float32)
+    refiner = Refiner(
+        agent, w, steps, labels.reward, gpi=gpi, seed=seed, start=start, started=started
+    )
+    earlier = 0 if start is None or task.refinement is None else task.refinement.num_updates
+    for now in refiner.slices(limit):
+        best = {} if refiner.best is None else refiner.best.state_dict()
+        found = Refinement(
+            run_steps=run_steps,
+            num_updates=earlier + now.num_updates,
+            source=steps.source,
+            num_steps=len(steps),
+            num_rewarded=labels.num_rewarded,
+            given=now.given,
+            value=now.value,
+            gain=now.gain,
+            gain_error=now.gain_error,
+            held_out_steps=now.held_out_steps,
+            matching_steps=now.matching_steps,
+            changed=now.changed,
+            is_done=now.is_done,
+            reward_r_squared=labels.r_squared,
+            weights={name: tensor.detach().cpu().numpy() for name, tensor in best.items()},
+        )
+        yield dataclasses.replace(task, refinement=found)
 
 
 def held_out(steps: OfflineSteps, rng: torch.Generator) -> Tensor:

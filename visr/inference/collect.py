@@ -37,8 +37,12 @@ def collect_rewarded(
     num_steps: int = NUM_STEPS,
     seed: int = 0,
     schedule: TaskSchedule | None = None,
+    on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> RewardedSteps:
-    """Play episodes with one task each, drawn as in training; keep phi(s') and the raw r of every step."""
+    """Play episodes with one task each, drawn as in training; keep phi(s') and the raw r of every step.
+
+    `on_step` sees every step with its observations.
+    """
     for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
         if value < 1:
             raise UserError(f"{name} = {value} must be at least 1.")
@@ -51,6 +55,8 @@ def collect_rewarded(
     def keep(steps: EpisodeSteps) -> None:
         reward = np.asarray(steps.reward, dtype=np.float64)
         kept.append((step_features(agent, steps), reward, steps.episode))
+        if on_step is not None:
+            on_step(steps)
 
     with devices.threads(config.training):
         played = play_episodes(
