@@ -253,8 +253,7 @@ class Run(RefinableRun):
         """
         path = None if video is None else arguments.path(video, "video")
         chosen = self.checked_task(task)
-        asked = self.asked_reward(chosen)
-        agent = self.agent_of(chosen)
+        agent, asked = self.agent_of(chosen), self.asked_reward(chosen)
         return session.play(agent, self.config, chosen, asked, video=path, **settings)
 
     def export(self, task: TaskLike, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
@@ -304,8 +303,7 @@ class Run(RefinableRun):
     def evaluate_episodes(self, task: TaskLike, **settings: Any) -> EpisodeEvaluation:
         """Returns of whole episodes under the asked reward; `settings` are `episodes.evaluate`'s."""
         chosen = self.checked_task(task)
-        asked = self.asked_reward(chosen)
-        agent = self.agent_of(chosen)
+        agent, asked = self.agent_of(chosen), self.asked_reward(chosen)
         return episodes.evaluate(agent, self.config, chosen, asked, **settings)
 
     def asked_reward(self, task: TaskLike) -> AskedReward:

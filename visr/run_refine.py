@@ -8,13 +8,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from visr import config as configuration
 from visr import envs
 from visr.agents.base import Agent, BehaviourModel
-from visr.agents.refined import RefinedAgent
+from visr.agents.refined import RefinedAgent, residual_of
 from visr.errors import UserError
 from visr.finetuning import offline_steps, refine, reward_labels
 from visr.finetuning.offline_steps import OfflineSteps
@@ -24,6 +23,7 @@ from visr.inference.asked_reward import asked_reward
 from visr.inference.task_inference import TaskInference
 from visr.networks.residual import ResidualValues
 from visr.run_files import RunFiles
+from visr.storage import schema
 from visr.storage.records.task import Task
 from visr.training import devices
 
@@ -149,20 +149,13 @@ class RefinableRun(RunFiles, ABC):
         refinement = task.refinement
         if refinement is None or not refinement.is_refined:
             return None
-        if refinement.run_steps != self.num_steps:
+        if refinement.run_steps != self.num_steps and not self.directory.is_finetuned:
             raise UserError(
                 f"The task `{task.name}` was refined at step {refinement.run_steps:,} and this run is at "
                 f"step {self.num_steps:,}; refine it again."
             )
-        residual = ResidualValues(self.agent.spec)
-        try:
-            weights = {k: torch.from_numpy(np.array(v)) for k, v in refinement.weights.items()}
-            residual.load_state_dict(weights)
-        except RuntimeError:
-            raise UserError(
-                f"The weights of the task `{task.name}` do not fit this run; refine it again."
-            ) from None
-        return residual.requires_grad_(False).to(self.agent.device)
+        with schema.refusing(f"The task `{task.name}` does not fit this run", "refine it again"):
+            return residual_of(self.agent.spec, refinement.weights).to(self.agent.device)
 
 
 def limit_of(seconds: float | None, num_updates: int | None, until_done: bool) -> Limit:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Generator, Tensor, nn
 
 from visr.agents.base import BehaviourModel, Losses
 from visr.config.fields import InferenceConfig
 from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import FoldedReadout
-from visr.types import Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
 
 
 class RefinedAgent(BehaviourModel):
@@ -29,8 +33,8 @@ class RefinedAgent(BehaviourModel):
         return self.unrefined.task_size
 
     def sample_tasks(self, num_tasks: int, rng: Generator | None) -> Tensor:
-        """The task, [N, d]."""
-        return self.psi.w.cpu().expand(num_tasks, -1)
+        """As the agent draws them, [N, d]."""
+        return self.unrefined.sample_tasks(num_tasks, rng)
 
     def sample_policies(self, w: Tensor, rng: Generator | None, gpi: bool | None = None) -> Tensor:
         """w alone: other policies were not refined. [..., d] -> [..., 1, d]"""
@@ -56,3 +60,13 @@ class RefinedAgent(BehaviourModel):
     def task_from(self, c: Tensor, weight: Tensor, config: InferenceConfig) -> Tensor:
         """As the agent infers it."""
         return self.unrefined.task_from(c, weight, config)
+
+
+def residual_of(spec: EnvSpec, weights: Mapping[str, NDArray]) -> ResidualValues:
+    """The network with these weights; a ValueError if they do not fit."""
+    residual = ResidualValues(spec)
+    try:
+        residual.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
+    except (RuntimeError, TypeError) as error:
+        raise ValueError("its weights are those of another network") from error
+    return residual.requires_grad_(False)

@@ -12,7 +12,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr.config import RunConfig
+from visr.config import REPLAY_LEARNERS, RunConfig
 from visr.envs.episodes import EpisodeSteps
 from visr.errors import UserError
 from visr.inference.dataset import StepDataset
@@ -92,7 +92,7 @@ def _is_packed(space: spaces.Space) -> bool:
 
 def of_replay(run: RunDir, config: RunConfig, space: spaces.Space) -> OfflineSteps | None:
     """The replay buffer of a run, from its files; None if the run has none."""
-    if config.agent.algorithm != "replay" or not run.replay_pieces():
+    if config.agent.algorithm not in REPLAY_LEARNERS or not run.replay_pieces():
         return None
     remedy = "restore it from a copy, or remove the directory to use the recording"
     pieces = [read_tensors(path, remedy) for path in run.replay_pieces()]

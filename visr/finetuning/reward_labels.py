@@ -59,8 +59,11 @@ def of_steps(
     if asked.kind != "env":
         return Labels(steps.labelled(asked.of))
     kept: list[EpisodeSteps] = []
-    counts = {} if num_steps is None else {"num_episodes": 10**6, "num_steps": num_steps}
-    collect.collect_rewarded(agent, config, seed=seed, on_step=kept.append, **counts)
+    counts = (collect.NUM_EPISODES, collect.NUM_STEPS)
+    num_episodes, most = counts if num_steps is None else (10**6, num_steps)
+    collect.collect_rewarded(
+        agent, config, num_episodes=num_episodes, num_steps=most, seed=seed, on_step=kept.append
+    )
     clip = config.inference.clip_rewards
     columns = list(zip(*kept, strict=True))[:5]  # all but the ends of episodes
     episode, before, action, after, reward = (
