@@ -122,6 +122,11 @@ class RefinableRun(RunFiles, ABC):
                 started=started,
             )
 
+    @property
+    def has_recorded_steps(self) -> bool:
+        """Whether files of the run hold steps to refine from; else some are recorded at first use."""
+        return bool(self.directory.replay_pieces()) or self.directory.recorded.exists()
+
     @functools.cached_property
     def offline_steps(self) -> OfflineSteps:
         """The recorded steps to refine from: the replay buffer of pre-training, or the recorded sample."""
