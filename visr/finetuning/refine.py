@@ -39,6 +39,7 @@ _SAME = 1e-6
 _PATIENCE = 8
 """Slices without a better policy after which the learning rate falls, and then refinement is done."""
 _SAMPLE = 20_000
+_FEWEST_STEPS = 20
 _SMALLEST_CORRELATION = 0.2
 _ROWS_AT_ONCE = 1_024
 
@@ -335,9 +336,10 @@ def require(agent: BehaviourModel, steps: OfflineSteps, reward: Tensor) -> None:
     """Refuse what cannot be refined, and say why."""
     if agent.psi.memory_size:
         raise UserError("Refinement is for a psi without memory; pre-train with --core none.")
-    if len(steps) < 100:
+    if len(steps) < _FEWEST_STEPS:
         raise UserError(
-            f"There are only {len(steps)} recorded steps ({steps.source}); refinement needs at least 100."
+            f"There are only {len(steps)} recorded steps ({steps.source}); refinement needs at least "
+            f"{_FEWEST_STEPS}."
         )
     if not bool(reward.isfinite().all()):
         raise UserError("The asked reward is NaN or infinite at recorded steps; mend it first.")
