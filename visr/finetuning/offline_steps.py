@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -18,11 +19,14 @@ from visr.errors import UserError
 from visr.inference.dataset import StepDataset
 from visr.inference.recording import Recording
 from visr.networks.plane_trunk import are_planes
+from visr.ops import derived_seed
 from visr.storage.files import read_tensors
 from visr.storage.run_dir import RunDir
 from visr.training.recorded_steps import unpacked
 
 _CHUNK = 65_536
+_HELD_OUT, _MOST_HELD_OUT = 0.1, 50_000
+"""Share of the steps that estimate and do not train; at most so many."""
 _CUT_SHORT = 32
 """Last steps of a recording: one of every environment."""
 
@@ -190,3 +194,25 @@ def _of_arrays(
         space=space,
         source=source,
     )
+
+
+@functools.lru_cache(maxsize=2)
+def split(steps: OfflineSteps, seed: int) -> tuple[Tensor, OfflineSteps, OfflineSteps]:
+    """The mask of held-out steps, the other steps and the held-out ones; the same for every task."""
+    held = held_out(steps, torch.Generator().manual_seed(derived_seed(seed, 12)))
+    return held, steps.subset(~held), steps.subset(held)
+
+
+def held_out(steps: OfflineSteps, rng: torch.Generator) -> Tensor:
+    """[N] bool: whole random episodes, about a tenth of the steps and at least one episode."""
+    _, number = steps.episode.unique(return_inverse=True)
+    sizes = torch.bincount(number)
+    order = torch.randperm(len(sizes), generator=rng)
+    most = min(_HELD_OUT * len(steps), _MOST_HELD_OUT)
+    taken = order[sizes[order].cumsum(0) <= most]
+    chosen = torch.zeros(len(sizes), dtype=torch.bool)
+    chosen[taken if len(taken) else order[:1]] = True
+    if bool(chosen.all()):  # one episode: its last tenth
+        late = torch.arange(len(steps)) >= round((1 - _HELD_OUT) * len(steps))
+        return late
+    return chosen[number]

@@ -19,7 +19,7 @@ from torch import Tensor
 from visr.agents.base import BehaviourModel
 from visr.errors import UserError
 from visr.finetuning.offline_q import RATE, BaseValues, NetworkLearner, OfflineLearner
-from visr.finetuning.offline_steps import OfflineSteps
+from visr.finetuning.offline_steps import OfflineSteps, split
 from visr.finetuning.policy_value import POLICIES, Evaluation, FittedEvaluation, PolicyValue
 from visr.finetuning.reward_labels import Labels
 from visr.finetuning.table import TableEvaluation, TableLearner, TableModel
@@ -29,8 +29,6 @@ from visr.storage.records.refinement import Refinement
 from visr.storage.records.task import Task
 from visr.types import Transitions
 
-_HELD_OUT, _MOST_HELD_OUT = 0.1, 50_000
-"""Share of the steps that estimate and do not train; at most so many."""
 _LAST_RATE = 0.02
 _SWEEPS, _UPDATES = 20, 500
 """Updates between two estimates: sweeps over tables, and gradient steps."""
@@ -38,7 +36,7 @@ _SAME = 1e-6
 """Smaller gains, as a share of the value, are rounding."""
 _PATIENCE = 8
 """Slices without a better policy after which the learning rate falls, and then refinement is done."""
-_SAMPLE = 20_000
+_SAMPLE = 10_000
 _FEWEST_STEPS = 20
 _SMALLEST_CORRELATION = 0.2
 _ROWS_AT_ONCE = 1_024
@@ -110,8 +108,7 @@ class Refiner:
         require(agent, steps, reward)
         self._agent, self._w, self._gpi = agent, w.to(agent.device), gpi
         self._rng = torch.Generator().manual_seed(derived_seed(seed, 8))
-        held = held_out(steps, self._rng)
-        self._steps, self._held = steps.subset(~held), steps.subset(held)
+        held, self._steps, self._held = split(steps, seed)
         self._sample = self._sampled_steps()
         self._base = BaseValues(agent, self._w, steps)
         self._set_units(reward[~held])
@@ -315,21 +312,6 @@ def refining(
             weights={name: tensor.detach().cpu().numpy() for name, tensor in best.items()},
         )
         yield dataclasses.replace(task, refinement=found)
-
-
-def held_out(steps: OfflineSteps, rng: torch.Generator) -> Tensor:
-    """[N] bool: whole random episodes, about a tenth of the steps and at least one episode."""
-    _, number = steps.episode.unique(return_inverse=True)
-    sizes = torch.bincount(number)
-    order = torch.randperm(len(sizes), generator=rng)
-    most = min(_HELD_OUT * len(steps), _MOST_HELD_OUT)
-    taken = order[sizes[order].cumsum(0) <= most]
-    chosen = torch.zeros(len(sizes), dtype=torch.bool)
-    chosen[taken if len(taken) else order[:1]] = True
-    if bool(chosen.all()):  # one episode: its last tenth
-        late = torch.arange(len(steps)) >= round((1 - _HELD_OUT) * len(steps))
-        return late
-    return chosen[number]
 
 
 def require(agent: BehaviourModel, steps: OfflineSteps, reward: Tensor) -> None:

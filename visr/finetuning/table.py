@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from gymnasium import spaces
@@ -18,6 +20,35 @@ _PRECISION = 1e-5
 """Values are iterated until they change by less than this share of the largest possible one."""
 
 
+class _Counts(NamedTuple):
+    """What steps between numbered states say, whatever the reward; a pair is a state and an action."""
+
+    pair: Tensor
+    """[N], of every step"""
+    seen: Tensor
+    """[S * actions], steps with each pair"""
+    move_pair: Tensor
+    """[moves], the pair of each distinct move"""
+    move_next: Tensor
+    """[moves], the state that it reaches"""
+    probability: Tensor
+    """[moves], of reaching it and going on from there"""
+
+
+@functools.lru_cache(maxsize=4)
+def _counts(steps: OfflineSteps, num_actions: int) -> _Counts:
+    """Computed once for many rewards."""
+    assert isinstance(steps.space, spaces.Discrete)
+    num_states = int(steps.space.n)
+    pair = steps.observation[steps.before] * num_actions + steps.action
+    seen = torch.bincount(pair, minlength=num_states * num_actions).float()
+    moves = pair * num_states + steps.observation[steps.after]
+    distinct, which = moves.unique(return_inverse=True)
+    weight = (~steps.terminated).float() / seen[pair]
+    probability = torch.zeros(len(distinct)).index_add_(0, which, weight)
+    return _Counts(pair, seen, distinct // num_states, distinct % num_states, probability)
+
+
 class TableModel:
     """Mean rewards and next states of every state and action that was recorded.
 
@@ -27,25 +58,18 @@ class TableModel:
     def __init__(self, steps: OfflineSteps, reward: Tensor, gamma: float, num_actions: int) -> None:
         assert isinstance(steps.space, spaces.Discrete)
         self.gamma, self.num_states, self.num_actions = gamma, int(steps.space.n), num_actions
-        state, size = steps.observation[steps.before], self.num_states * num_actions
-        pair = state * num_actions + steps.action
-        seen = torch.bincount(pair, minlength=size).float()
-        self.is_known = seen > 0
-        sums = torch.zeros(size).index_add_(0, pair, reward)
+        self._counts = counts = _counts(steps, num_actions)
+        self.is_known = counts.seen > 0
+        sums = torch.zeros(len(counts.seen)).index_add_(0, counts.pair, reward)
         least = float(reward.min()) / (1 - gamma)
-        self.reward = torch.where(self.is_known, sums / seen.clamp(min=1), least)
-        move, which = (pair * self.num_states + steps.observation[steps.after]).unique(
-            return_inverse=True
-        )
-        self._pair, self._next = move // self.num_states, move % self.num_states
-        weight = gamma * (~steps.terminated).float() / seen[pair]
-        self._weight = torch.zeros(len(move)).index_add_(0, which, weight)
+        self.reward = torch.where(self.is_known, sums / counts.seen.clamp(min=1), least)
+        self._weight = gamma * counts.probability
         self.largest = float(reward.abs().max()) / (1 - gamma)
 
     def q(self, values: Tensor) -> Tensor:
         """r(s, a) + gamma E[V(s')]: [S] -> [S, actions]"""
-        following = self._weight * values[self._next]
-        q = self.reward.index_add(0, self._pair, following)
+        following = self._weight * values[self._counts.move_next]
+        q = self.reward.index_add(0, self._counts.move_pair, following)
         return q.view(self.num_states, self.num_actions)
 
     @property
