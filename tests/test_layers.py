@@ -36,6 +36,7 @@ LAYERS = [
     "report",
     "pretraining",
     "run_files",
+    "run_refine",
     "run",
     "sharing",
     "api",

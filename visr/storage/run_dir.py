@@ -14,6 +14,7 @@ job.json                        agent and plan, if `visr reproduce` made the run
 phase_two.json                  raw scores after the paper's rewarded phase
 adapted.json                    raw scores after other uses of the rewarded steps, if a plan asked for them
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
+tasks/NAME.*.safetensors        weights of refined tasks
 finetuned/NAME/                 runs of their own, fine-tuned on the reward of a task, with
     finetune.json               settings and task
     replay/STEPS.safetensors    the rewarded steps between two checkpoints
