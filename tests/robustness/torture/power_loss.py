@@ -113,7 +113,9 @@ class Disk:
         return True
 
     def _is_ours(self, path: str) -> bool:
-        return f"{path}{os.sep}".startswith(self._place + os.sep) and _FOR_PEOPLE not in path.split(os.sep)
+        return f"{path}{os.sep}".startswith(self._place + os.sep) and _FOR_PEOPLE not in path.split(
+            os.sep
+        )
 
     def _find(self, path: str) -> File | Directory | None:
         thing: File | Directory | None = self.root
