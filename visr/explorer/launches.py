@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from visr import strict_json
 from visr.errors import UserError
 from visr.storage import new_files, schema
 from visr.storage.files import read_bytes
@@ -88,13 +89,8 @@ def running() -> list[Launch]:
 
 def _read(record: Path) -> Launch | None:
     try:
-        return schema.read(Launch, json.loads(read_bytes(record, _LARGEST)))
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-        UserError,
-    ):  # removed meanwhile, or not written by visr
+        return schema.read(Launch, strict_json.parse(read_bytes(record, _LARGEST)))
+    except (OSError, ValueError, UserError):  # removed meanwhile, or not written by visr
         return None
 
 

@@ -81,7 +81,7 @@ class RenderedGym(Screen):
     def __init__(self, config: RunConfig) -> None:
         try:
             self._copy = gymnasium.make(modules.load(config.env), render_mode="rgb_array")
-        except Exception as error:  # other people's code
+        except (Exception, SystemExit) as error:  # other people's code
             reason = " ".join(str(error).split()).rstrip(".")
             raise UserError(
                 f"{config.env} cannot draw itself ({reason}); leave out --video."

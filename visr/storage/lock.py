@@ -6,17 +6,17 @@ import contextlib
 import errno
 import fcntl
 import functools
-import logging
 import os
 import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from visr import terminal
 from visr.errors import UserError
 from visr.storage import new_files
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 TIMEOUT = 2.0
 """Seconds to wait: the kernel needs a moment to release the lock of a killed process."""

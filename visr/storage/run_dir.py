@@ -8,11 +8,13 @@ online.csv                      returns of the rewarded environments (if any)
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to resume; the last two are kept
 portrait.safetensors            a snapshot of phi and psi on the grid, for the report's maps
+library.json                    the tasks that the replay learner practised, in words
 recorded.safetensors            reward-free steps with their features, if observations are small
 job.json                        agent and plan, if `visr reproduce` made the run
 phase_two.json                  raw scores after the paper's rewarded phase
 adapted.json                    raw scores after other uses of the rewarded steps, if a plan asked for them
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
+tasks/NAME.*.safetensors        weights of refined tasks
 finetuned/NAME/                 runs of their own, fine-tuned on the reward of a task, with
     finetune.json               settings and task
     replay/STEPS.safetensors    the rewarded steps between two checkpoints
@@ -25,7 +27,6 @@ run.lock                        exists while a process trains; it names the proc
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -33,9 +34,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from visr import config as configuration
+from visr import strict_json
 from visr.config import RunConfig
-from visr.errors import UserError
-from visr.storage import lock, new_files
+from visr.errors import UserError, short_repr
+from visr.storage import lock, new_files, schema
 from visr.storage.files import read_json, reading, sha256, tensor_metadata, write_json, writing
 from visr.storage.tables import read_rows, rows_until
 
@@ -57,6 +59,7 @@ class RunDir:
         self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"
+        self.library = self.path / "library.json"
         self.phase_two = self.path / "phase_two.json"
         self.adapted = self.path / "adapted.json"
         self.job = self.path / "job.json"
@@ -182,9 +185,9 @@ class RunDir:
         content = read_json(self.config_file)
         if not isinstance(content, dict) or "format" not in content:
             raise UserError(f"{self.config_file} is not a run's configuration; the run is damaged.")
-        if content["format"] != FORMAT:
+        if type(content["format"]) is not int or content["format"] != FORMAT:
             raise UserError(
-                f"{self.path} was written in format {content['format']!r} and this visr reads "
+                f"{self.path} was written in format {short_repr(content['format'])} and this visr reads "
                 f"format {FORMAT}; use the version of visr that wrote it."
             )
         try:
@@ -222,7 +225,7 @@ class RunDir:
     def table_checksums(self, num_steps: int) -> dict[str, str]:
         """Checksums of the rows up to `num_steps` in the tables of results; a checkpoint stores them."""
         known = {}
-        for file in (self.metrics, self.evaluation, self.online):
+        for file in self._result_tables():
             with contextlib.suppress(UserError):  # a damaged table must not stop training
                 if file.exists():
                     known[file.name] = sha256(rows_until(file, num_steps))
@@ -231,11 +234,17 @@ class RunDir:
     def changed_tables(self, checkpoint: Path) -> list[Path]:
         """Tables whose rows have changed since that checkpoint was written."""
         try:
-            known = dict(json.loads(tensor_metadata(checkpoint).get("tables", "{}")))
-        except (AttributeError, OSError, TypeError, ValueError):  # `checkpoint.load` reports it
+            content = strict_json.parse(tensor_metadata(checkpoint).get("tables", "{}"))
+            known = schema.convert(content, dict[str, str], "tables")
+        except (OSError, ValueError):  # `checkpoint.load` reports it
             return []
         now = self.table_checksums(int(checkpoint.stem))
-        return [self.path / name for name in sorted(known) if now.get(name) != known[name]]
+        tables = [file for file in self._result_tables() if file.name in known]
+        return [file for file in tables if now.get(file.name) != known[file.name]]
+
+    def _result_tables(self) -> tuple[Path, ...]:
+        """The tables whose rows a checkpoint vouches for; a checkpoint can name no others."""
+        return (self.evaluation, self.metrics, self.online)
 
     def last_row(self, path: Path) -> dict[str, float]:
         """The last row of one of the run's CSV files, or an empty dictionary."""

@@ -13,6 +13,8 @@ from visr.storage import new_files
 from visr.storage.files import open_regular, read_bytes, reading, write_bytes, writing
 
 _LARGEST = 1024 * 1024 * 1024
+_MOST = 2**63
+"""The largest count."""
 
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -44,11 +46,19 @@ def read_rows(path: Path) -> list[dict[str, float]]:
     """The rows of a CSV file of numbers, without an incomplete last line; none if it is missing."""
     reader = csv.DictReader(io.StringIO("".join(complete_lines(path))))
     try:
-        return [{k: float(v) for k, v in row.items()} for row in reader]
+        return [{k: _number(k, v) for k, v in row.items()} for row in reader]
     except (TypeError, ValueError, AttributeError, csv.Error):
         raise UserError(
             f"{path} is damaged: a row does not fit its header; restore it, or move it away."
         ) from None
+
+
+def _number(column: str, text: str) -> float:
+    """A number; in a column of counts it is a whole one."""
+    number = float(text)
+    if column.startswith("num_") and not (0 <= number <= _MOST and number.is_integer()):
+        raise ValueError(f"{column} is not a count")
+    return number
 
 
 def truncate_after(path: Path, num_steps: int) -> None:
@@ -61,7 +71,7 @@ def rows_until(path: Path, num_steps: int) -> str:
     """The text of a CSV file up to `num_steps`, its first column."""
     header, *rows = complete_lines(path) or [""]
     try:
-        kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
+        kept = [row for row in rows if _number("num_steps", row.split(",")[0]) <= num_steps]
     except ValueError:
         raise UserError(
             f"{path} is damaged: a row begins with no count of steps; restore it, or move it away."

@@ -30,8 +30,8 @@ class TensorBoard:
 
     def plot(self, values: Mapping[str, float], num_steps: int) -> None:
         """Add values at that step."""
-        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore
 
         if self._file is not None and not self._place.exists():  # a user deleted it
             self.close()

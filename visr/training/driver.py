@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Protocol, SupportsFloat
 import safetensors.torch
 from torch import Tensor
 
+from visr import terminal
 from visr.config import RunConfig
 from visr.errors import Stopped, UserError
 from visr.storage import new_files
@@ -23,7 +23,7 @@ from visr.storage.tables import read_rows, truncate_after
 from visr.training import checkpoint
 from visr.training.loop import Round
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _MAX_LOSSES = 3
 """Losses of progress since the same checkpoint after which the run gives up."""
