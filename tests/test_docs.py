@@ -89,7 +89,7 @@ def tiny(words: Words) -> list[str]:
             extra = ["--preset", "smoke", "--num-steps", "1280"]
         elif verb == "pretrain":
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
-            extra += ["--num-updates", "20"] if "replay" in rest else []
+            extra += ["--num-updates", "20"] if {"replay", "fb"} & {*rest} else []
         elif verb == "finetune":
             extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]
     elif verb == "pretrain" and "--num-steps" in rest:

@@ -220,7 +220,10 @@ def _defaults(args: list[str], env: str = Options.env) -> Options:
         base = presets.get(preset)
     else:
         algorithm = _value_of("--algorithm", args) or fields.get("algorithm")
-        base = presets.for_environment(fields.get("env", GRID) if env == GRID else env, algorithm)
+        words = (word.partition("=")[0] for word in args if word.startswith("--"))
+        flags = [word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in words]
+        place = fields.get("env", GRID) if env == GRID else env
+        base = presets.for_environment(place, algorithm, [*fields, *flags])
     if env != GRID:
         fields = {**fields, "env": env}
     base = replace(base, **fields)

@@ -14,6 +14,7 @@ from visr.config.bounds import LARGEST_SIZE, Bound
 from visr.config.fields import (
     BASELINES,
     GRID,
+    REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
     ClusterConfig,
@@ -21,7 +22,7 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
-from visr.config.replay import ReplayConfig
+from visr.config.replay import NOT_OF_REPLAY, ReplayConfig
 from visr.errors import UserError, short_repr
 
 _ENV = re.compile(
@@ -42,7 +43,10 @@ def validated(config: RunConfig) -> RunConfig:
     _check_agent(config.agent)
     _check_sizes(config)
     _check_groups(config.training)
+    if config.agent.algorithm in REPLAY_LEARNERS:
+        _check_replay_learner(config)
     _check_practice(config.replay)
+    _check_features(config)
     _check_cluster(config.cluster, config.training)
     return config
 
@@ -217,6 +221,18 @@ def _check_sizes(config: RunConfig) -> None:
             )
 
 
+def _check_replay_learner(config: RunConfig) -> None:
+    default = RunConfig()
+    for name in NOT_OF_REPLAY:
+        section = "agent" if hasattr(default.agent, name) else "training"
+        value, usual = (getattr(getattr(c, section), name) for c in (config, default))
+        if value != usual:
+            raise UserError(
+                f"{name} = {short_repr(value)} is a setting of the paper's agent, which the replay learner "
+                "does not read; add --algorithm visr, or leave it out."
+            )
+
+
 def _check_practice(replay: ReplayConfig) -> None:
     """Shares of practised tasks."""
     shares = (replay.goal_share, replay.stretch_share, replay.constant_share)
@@ -233,6 +249,15 @@ def _check_practice(replay: ReplayConfig) -> None:
 
 
 _MOST_STAGES = 8
+
+
+def _check_features(config: RunConfig) -> None:
+    chosen = config.replay.transition_features
+    if config.agent.algorithm == "fb" and chosen != "auto":
+        raise UserError(
+            f"transition_features = {chosen!r} does not go with algorithm = 'fb', which learns features of "
+            "its own; use --algorithm replay."
+        )
 
 
 def _check_groups(training: TrainingConfig) -> None:

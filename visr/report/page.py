@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from visr.atari_games import human_normalised
-from visr.config import SECTIONS, RunConfig
+from visr.config import REPLAY_LEARNERS, SECTIONS, RunConfig
 from visr.report import commands, curves, maps, scores, style
 from visr.report.figures import Picture
 from visr.report.read import RunData
@@ -164,7 +164,7 @@ def _facts(run: RunData) -> dict[str, str]:
         "Batch": f"{settings.batch_size} unrolls of {settings.unroll_length} steps",
         "Speed": f"{float(np.median(rates)):,.0f} steps/s" if rates.size else None,
     }
-    if agent.algorithm == "replay":
+    if agent.algorithm in REPLAY_LEARNERS:
         facts |= _replay_facts(run)
     return {name: value for name, value in facts.items() if value}
 
@@ -172,9 +172,11 @@ def _facts(run: RunData) -> dict[str, str]:
 def _replay_facts(run: RunData) -> dict[str, str | None]:
     """What differs in a run of the replay learner."""
     agent, replay = run.config.agent, run.config.replay
+    kind = "fixed" if replay.transition_features == "auto" else replay.transition_features
+    kind = "learned with F" if agent.algorithm == "fb" else kind
     facts = {
         "Network": None,
-        "Features φ": f"{agent.num_features}, fixed",
+        "Features φ": f"{agent.num_features}, {kind}",
         "Acting": f"GPI over {replay.library_size} practised tasks" if agent.gpi else "no GPI",
         "Hidden layers": None,
         "Updates": f"{replay.num_updates:,}",

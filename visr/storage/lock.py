@@ -23,6 +23,17 @@ TIMEOUT = 2.0
 _PAUSE = 0.02
 _LONGEST_NOTE = 120
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+_held: set[int] = set()
+"""Descriptors of the locks of this process."""
+
+
+def _forget() -> None:
+    """In a forked child: close the locks, which are its parent's and would outlive it."""
+    while _held:
+        os.close(_held.pop())
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 @contextlib.contextmanager
@@ -31,7 +42,8 @@ def held(
 ) -> Iterator[int]:
     """Hold the lock file `path` with our process id in it, or raise `refusal` of its holder.
 
-    Yields the descriptor; a child process that inherits it also holds the lock. `keep` leaves the file.
+    Yields the descriptor; a child process that is started with it also holds the lock, a forked one does
+    not. `keep` leaves the file.
     """
     descriptor = acquire(path, refusal, timeout)
     try:
@@ -41,7 +53,7 @@ def held(
         yield descriptor
     finally:
         if keep:
-            os.close(descriptor)
+            _close(descriptor)
         else:
             release(descriptor, path)
 
@@ -69,6 +81,7 @@ def acquire(path: Path, refusal: Callable[[str], str], timeout: float) -> int:
             descriptor = _opened(path, place)
             try:
                 if _is_ours(descriptor, path, place):
+                    _held.add(descriptor)
                     return descriptor
                 holder = _name_in(descriptor)
             except BaseException:
@@ -83,9 +96,16 @@ def acquire(path: Path, refusal: Callable[[str], str], timeout: float) -> int:
 def release(descriptor: int, path: Path) -> None:
     """Remove the file if it is still the locked one, then release the lock."""
     with contextlib.suppress(OSError), new_files.directory(path.parent, create=False) as place:
-        if _is_at(descriptor, path.name, place):
+        if descriptor in _held and _is_at(descriptor, path.name, place):
             os.unlink(path.name, dir_fd=place)
-    os.close(descriptor)
+    _close(descriptor)
+
+
+def _close(descriptor: int) -> None:
+    """Release the lock, unless a fork has made it another process's."""
+    if descriptor in _held:
+        _held.remove(descriptor)
+        os.close(descriptor)
 
 
 def _opened(path: Path, place: int) -> int:

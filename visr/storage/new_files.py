@@ -72,21 +72,37 @@ def create(path: Path, mode: int = 0o666) -> int:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Add bytes to the end of a file; one with several names is copied to a new file first."""
+    """Add bytes to the end of a file, synced; one with several names is copied to a new file first."""
     with directory(path.parent) as place:
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(path.name, flags, dir_fd=place)
         except FileNotFoundError:
             descriptor = os.open(path.name, os.O_WRONLY | os.O_APPEND | _NEW, 0o666, dir_fd=place)
-        with open(descriptor, "ab") as file:
+        try:
             require_regular(descriptor, path)
             if has_one_name(descriptor):
-                file.write(content)
+                _append(descriptor, content)
+                os.fsync(place)
                 return
+        finally:
+            os.close(descriptor)
     before = path.read_bytes()
     with replacing(path) as file:
         file.writelines((before, content))
+
+
+def _append(descriptor: int, content: bytes) -> None:
+    """Write all of it and sync, or leave the file as it was."""
+    size, rest = os.fstat(descriptor).st_size, memoryview(content)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.ftruncate(descriptor, size)
+        raise
 
 
 def remove(path: Path) -> None:
@@ -99,6 +115,21 @@ def rename(path: Path, name: str) -> None:
     """Rename a file within its directory."""
     with directory(path.parent, create=False) as place:
         os.replace(path.name, name, src_dir_fd=place, dst_dir_fd=place)
+        os.fsync(place)
+
+
+def make_directories(path: Path) -> None:
+    """Create a directory and those above it that are missing; their names are synced."""
+    if path.is_dir():
+        return
+    make_directories(path.parent)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+    above = os.open(path.parent, _DIRECTORY)
+    try:
+        os.fsync(above)
+    finally:
+        os.close(above)
 
 
 def has_one_name(descriptor: int) -> bool:
@@ -146,10 +177,10 @@ def _opened(path: Path, create: bool) -> int:
     root = next((place for place in (whole, *whole.parents) if place in _roots), None)
     if root is None or ".." in path.parts:  # the user's own path: links in it are meant
         if create:
-            path.mkdir(parents=True, exist_ok=True)
+            make_directories(path)
         return os.open(path, _DIRECTORY)
     if create:
-        root.mkdir(parents=True, exist_ok=True)
+        make_directories(root)
     descriptor = os.open(root, _DIRECTORY)
     for part in whole.relative_to(root).parts:
         above, descriptor = descriptor, -1
@@ -164,6 +195,7 @@ def _opened_below(above: int, name: str, create: bool) -> int:
     if create:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=above)
+            os.fsync(above)
     try:
         return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
     except NotADirectoryError:

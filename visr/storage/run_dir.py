@@ -97,7 +97,7 @@ class RunDir:
             with writing(self.path):
                 new = [place for place in (self.path, *self.path.parents) if not place.exists()]
                 for place in reversed(new):  # removed again if they stay empty
-                    place.mkdir(exist_ok=True)
+                    new_files.make_directories(place)
                     stack.callback(_remove_if_empty, place)
                 stack.enter_context(lock.held(self._lock, self._in_use, timeout))
             yield

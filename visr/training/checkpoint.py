@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,12 @@ from visr.storage.run_dir import FORMAT, RunDir
 from visr.training.learner import within
 
 log = terminal.logger()
+
+_ELSEWHERE = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "check its permissions"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOMEM), "end other programs and try again"),
+}
+"""Errors that say nothing about the file, and what to do about them."""
 
 
 def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_steps: int) -> Path:
@@ -68,9 +75,13 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
         tensors, metadata = read_checked_tensors(path)
         content = strict_json.parse(metadata["visr"])
         counts = schema.convert(content, dict[str, schema.Count], "visr")
-    except PermissionError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}; check its permissions.") from None
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        if error.errno not in _ELSEWHERE:
+            raise Damaged(f"{path} is damaged or cut short ({error})") from None
+        raise UserError(
+            f"Cannot read {path}: {error.strerror}; {_ELSEWHERE[error.errno]}."
+        ) from None
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"{path} is damaged or cut short ({error})") from None
     if counts.pop("format", None) != FORMAT:
         raise UserError(f"{path} comes from another version of visr; use the one that wrote it.")

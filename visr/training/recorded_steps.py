@@ -70,9 +70,11 @@ class RecordedSteps:
 
     # ---- what to learn from
 
-    def batch(self, agent: ReplaySuccessorFeatures, w: Tensor, rng: Generator) -> TaskBatch:
-        """Steps with their n-step cumulants, to be learnt from under the tasks w [M, d]."""
-        count, gamma = agent.replay.transitions_per_update, agent.config.gamma
+    def batch(
+        self, agent: ReplaySuccessorFeatures, w: Tensor, count: int, rng: Generator
+    ) -> TaskBatch:
+        """`count` steps with their n-step cumulants, to be learnt from under the tasks w [M, d]."""
+        gamma = agent.config.gamma
         time, slot = self._draw(count, rng)
         rows, alive = self.buffer.storage, torch.ones(count, dtype=torch.bool)
         cumulant, discount = torch.zeros(count, agent.task_size), torch.ones(count)

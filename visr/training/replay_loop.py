@@ -26,6 +26,7 @@ _WARM_UP = 200
 """Updates over which the learning rate rises at the start of a stage."""
 _LAST_RATE = 0.01
 """Share of the learning rate that is left at the end."""
+_FEWEST_TASKS = 4
 _POOL = 1024
 """Practised tasks drawn at the start of a round; its updates choose among them."""
 
@@ -54,6 +55,8 @@ class ReplayLoop:
         self.num_steps = self.num_updates = 0
         self.stage = -1
         """The stage that learns now; -1 during the warm-up."""
+        self._stage_began = 0
+        """Updates before this stage."""
 
     def close(self) -> None:
         """Close the environments."""
@@ -126,12 +129,11 @@ class ReplayLoop:
 
     def _begin_stage(self) -> None:
         """Fit the features to all that is recorded, and start psi with new weights."""
-        self.stage = self._stage_due()
+        self.stage, self._stage_began = self._stage_due(), self.num_updates
         seed = derived_seed(self.config.training.seed, 3, self.stage)
         fresh = new_agent(self.config, self.agent.spec, seed)
         assert isinstance(fresh, ReplaySuccessorFeatures)
-        self.agent.psi.load_state_dict(fresh.psi.state_dict())
-        self.agent.target_psi.load_state_dict(fresh.psi.state_dict())
+        self.agent.start_afresh(fresh)
         self.agent.fit(self.recorded.sample(self._rng))
         self._optimiser = self._new_optimiser()
         self.practice.forget()
@@ -141,12 +143,12 @@ class ReplayLoop:
     def _learn(self, count: int) -> list[dict[str, Tensor]]:
         if count <= 0:
             return []
-        size = self.config.replay.tasks_per_update
+        size, num_steps = self._batch_sizes()
         pool = task_sampling.practised(self.agent, max(_POOL, size), self._chi, self._rng)
         metrics = []
         for _ in range(count):
             w = pool[torch.randint(len(pool), (size,), generator=self._rng)]
-            batch = self.recorded.batch(self.agent, w, self._rng)
+            batch = self.recorded.batch(self.agent, w, num_steps, self._rng)
             losses = self.agent.losses(batch)
             self._optimiser.zero_grad(set_to_none=True)
             losses.total.backward()
@@ -158,14 +160,22 @@ class ReplayLoop:
             metrics.append(losses.metrics)
         return metrics
 
+    def _batch_sizes(self) -> tuple[int, int]:
+        """Tasks and steps of an update: few events need few tasks, which leaves room for more steps."""
+        replay, chi = self.config.replay, self.agent.chi
+        tasks, steps = replay.tasks_per_update, replay.transitions_per_update
+        if not chi.counts_events:
+            return tasks, steps
+        fewer = min(tasks, max(_FEWEST_TASKS, chi.num_used // 2))
+        return fewer, tasks * steps // fewer
+
     def _rate_share(self) -> float:
         """A short rise at the start of each stage; in the last stage a linear fall."""
-        total, starts = self.config.replay.num_updates, self._starts()
-        first = starts[self.stage] * total
-        rise = min(1.0, (self.num_updates - first) / _WARM_UP + 0.01)
-        if self.stage < len(starts) - 1:
+        total, done = self.config.replay.num_updates, self.num_updates - self._stage_began
+        rise = min(1.0, done / _WARM_UP + 0.01)
+        if self.stage < self.config.replay.num_stages - 1:
             return rise
-        left = 1 - (self.num_updates - first) / max(total - first, 1)
+        left = 1 - done / max(total - self._stage_began, 1)
         return rise * max(left, _LAST_RATE)
 
     def _new_optimiser(self) -> Adam:
@@ -199,6 +209,7 @@ class ReplayLoop:
             "num_steps": self.num_steps,
             "num_updates": self.num_updates,
             "stage": self.stage + 1,
+            "stage_began": self._stage_began,
             "recorded": self.recorded.buffer.num_added,
         }
         return tensors, counts
@@ -206,7 +217,7 @@ class ReplayLoop:
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`."""
         self.num_steps, self.num_updates = counts["num_steps"], counts["num_updates"]
-        self.stage = counts["stage"] - 1
+        self.stage, self._stage_began = counts["stage"] - 1, counts["stage_began"]
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._optimiser = self._new_optimiser()
         load_moments(self._optimiser, within(tensors, "learner.adam."))

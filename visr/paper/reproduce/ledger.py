@@ -209,7 +209,7 @@ def locked(directory: Path, timeout: float = _LOCK_TIMEOUT) -> Iterator[int]:
 
     with contextlib.ExitStack() as stack:
         with writing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            new_files.make_directories(directory)
             held = lock.held(directory / "ledger.lock", refusal, timeout, keep=True)
             descriptor = stack.enter_context(held)
         yield descriptor
