@@ -80,6 +80,7 @@ VERBS = {
     ),
     "evaluate": Verb(3, victims.on_run("evaluate", "old"), _run_with_task),
     "finetune": Verb(4, victims.finetune(FINETUNE), _run_with_task),
+    "refine": Verb(2, victims.on_run("refine", "old", "--num-updates", "20"), _run_with_task),
     "report": Verb(1, victims.on_run("report"), _run_with_task),
     "pack": Verb(6, victims.pack, _run_with_task),
     "reproduce": Verb(1, victims.reproduce),
@@ -242,11 +243,18 @@ def torture(
     }
 
 
+def count(scratch: Path, names: list[str]) -> dict[str, list[int]]:
+    """Calls of storage and possible faults of each verb."""
+    benches = {name: Bench(scratch, name) for name in names}
+    return {name: [len(b.calls), len(b.points())] for name, b in benches.items()}
+
+
 def main() -> int:
     """The figures go to stdout as JSON."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.robustness.torture.failpoints", description=__doc__
     )
+    parser.add_argument("--count", action="store_true", help="only count calls and faults")
     parser.add_argument("--faults", type=int, help="in all (default: every one)")
     parser.add_argument("--seed", type=int, default=0, help="decides which, with --faults")
     parser.add_argument("--only", nargs="+", choices=list(VERBS), default=list(VERBS))
@@ -254,6 +262,9 @@ def main() -> int:
     for module in LOADED_ONCE:
         importlib.import_module(module)
     with tempfile.TemporaryDirectory(prefix="visr-failpoints-") as scratch:
+        if chosen.count:
+            print(json.dumps(count(Path(scratch), chosen.only)))
+            return 0
         figures = torture(Path(scratch), chosen.only, chosen.faults, chosen.seed)
     print(json.dumps(figures))
     return int(figures["losses"] != 0)
