@@ -72,17 +72,17 @@ def _succeed(place: Path, *words: str) -> None:
 
 
 VERBS = {
-    "pretrain": Verb(3, victims.pretrain(SMALL)),
-    "replay": Verb(3, victims.pretrain(victims.REPLAY)),
-    "resume": Verb(5, victims.pretrain(SMALL), _stopped_run),
+    "pretrain": Verb(2, victims.pretrain(SMALL)),
+    "replay": Verb(2, victims.pretrain(victims.REPLAY)),
+    "resume": Verb(3, victims.pretrain(SMALL), _stopped_run),
     "infer": Verb(
-        6, victims.on_run("infer", "--reward", "boxes:7", "--name", "new"), _run_with_task
+        4, victims.on_run("infer", "--reward", "boxes:7", "--name", "new"), _run_with_task
     ),
-    "evaluate": Verb(3, victims.on_run("evaluate", "old"), _run_with_task),
-    "finetune": Verb(4, victims.finetune(FINETUNE), _run_with_task),
-    "refine": Verb(2, victims.on_run("refine", "old", "--num-updates", "20"), _run_with_task),
+    "evaluate": Verb(2, victims.on_run("evaluate", "old"), _run_with_task),
+    "finetune": Verb(3, victims.finetune(FINETUNE), _run_with_task),
+    "refine": Verb(1, victims.on_run("refine", "old", "--num-updates", "20"), _run_with_task),
     "report": Verb(1, victims.on_run("report"), _run_with_task),
-    "pack": Verb(6, victims.pack, _run_with_task),
+    "pack": Verb(4, victims.pack, _run_with_task),
     "reproduce": Verb(1, victims.reproduce),
 }
 
