@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from visr.config.fields import FinetuneConfig, RunConfig
+from visr.config.fields import REPLAY_LEARNERS, FinetuneConfig, RunConfig
 from visr.errors import UserError
 
 MOST_BYTES = 8e9
@@ -66,7 +66,7 @@ def of_training(config: RunConfig, num_steps: int) -> Cost:
         "gpi_samples": 4.0 * training.num_envs * policies * max(hidden[-1], d),
         "batch_size": 8.0 * (training.unroll_length + 1) * training.batch_size * sum(hidden),
     }
-    if agent.algorithm == "replay":
+    if agent.algorithm in REPLAY_LEARNERS:
         learnt = replay.transitions_per_update * replay.tasks_per_update
         seconds += replay.num_updates * learnt * 6 * replay.psi_width**2 / _PER_SECOND
         memory["tasks_per_update"] = 32.0 * learnt * replay.psi_width
