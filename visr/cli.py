@@ -22,6 +22,7 @@ from visr.errors import (
 VERBS = {
     "pretrain": "train without rewards in an environment",
     "infer": "turn a reward into a task w for a pre-trained run",
+    "refine": "improve a task's policy from recorded steps, without the environment",
     "finetune": "train further on the true reward, starting from a pre-trained psi",
     "evaluate": "evaluate a task's policy: exactly on the grid, by episodes elsewhere",
     "play": "play episodes of a task or a skill, or record a video",

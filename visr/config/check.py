@@ -47,6 +47,7 @@ def validated(config: RunConfig) -> RunConfig:
         _check_replay_learner(config)
     _check_practice(config.replay)
     _check_features(config)
+    _check_dataset(config)
     _check_cluster(config.cluster, config.training)
     return config
 
@@ -62,6 +63,10 @@ def trainable(config: RunConfig) -> RunConfig:
         raise UserError(
             f"{GRID} has no rewards of its own, so {config.agent.algorithm} would learn nothing there; "
             "choose another environment."
+        )
+    if not config.has_environment and not config.replay.dataset:
+        raise UserError(
+            f"{config.env} names only the spaces of a dataset; add --dataset, or name an environment."
         )
     return validated(config)
 
@@ -257,6 +262,14 @@ def _check_features(config: RunConfig) -> None:
         raise UserError(
             f"transition_features = {chosen!r} does not go with algorithm = 'fb', which learns features of "
             "its own; use --algorithm replay."
+        )
+
+
+def _check_dataset(config: RunConfig) -> None:
+    if config.replay.dataset and config.agent.algorithm not in REPLAY_LEARNERS:
+        raise UserError(
+            f"algorithm = {config.agent.algorithm!r} learns from steps of its own and not from dataset = "
+            f"{short_repr(config.replay.dataset)}; the replay learner does."
         )
 
 

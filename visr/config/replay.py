@@ -20,6 +20,8 @@ class ReplayConfig:
     """Features of a step (docs/replay.md): fixed ones by the observations, or learned ones."""
     feature_updates: CountFromOne = 2_000
     """Updates of learned features at the start of each stage."""
+    dataset: str = ""
+    """Learn from these recorded steps instead of new ones: an .npz file, or minari:ID."""
     num_updates: CountFromOne = 6_000
     """Updates in the whole run, spread evenly over the steps after `warmup_steps`."""
     warmup_steps: Count = 50_000

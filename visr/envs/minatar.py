@@ -142,6 +142,13 @@ def _reference(id: str) -> Any:
     return Environment
 
 
+def plane_names(id: str) -> list[str]:
+    """The game's own names of its planes, in their order."""
+    channels: dict[str, int] = _reference(id)(GAMES[id]).env.channels
+    names = sorted(channels, key=lambda name: channels[name])
+    return [name.replace("_", " ") for name in names]
+
+
 _SETTINGS = ("action_map", "channels", "ramping", "random")
 """Attributes that are settings or random generators; all others are the state of the game."""
 _MAX_NUMBER = 10_000

@@ -86,6 +86,8 @@ def _routes(explored: ExplorerState, stop: Callable[[], None]) -> list[BaseRoute
         route("GET", "progress", lambda state, _: state.progress()),
         route("GET", "curves", lambda state, _: state.curves()),
         route("POST", "paint", _paint, strokes),
+        route("POST", "refine", _refine),
+        route("POST", "refined", _refined),
         route("POST", "preset", _preset),
         route("POST", "task", _task),
         route("POST", "question", _question),
@@ -122,9 +124,24 @@ async def _unexpected(request: Request, error: Exception) -> Response:
 def _paint(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
     """A painted reward: its task, policy and values."""
     run = explored.run
+    explored.refinement.cancel()
     gpi = fields.flag("gpi", run.config.agent.gpi)
     requested = explored.requests.infer(fields, "paint")
     return {"task": requested.to_dict(run), **painting.evaluate(run, requested.task, gpi)}
+
+
+def _refine(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """Start to refine a painted task in the background."""
+    requested = explored.requests.get(fields.text("id", 40))
+    painting.world(explored.run)
+    explored.refinement.start(explored.run, requested)
+    return {"id": requested.id}
+
+
+def _refined(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """The best policy of a refinement so far."""
+    run, gpi = explored.run, fields.flag("gpi", explored.run.config.agent.gpi)
+    return explored.refinement.so_far(fields.text("id", 40), run, explored.requests, gpi)
 
 
 def _preset(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:

@@ -8,11 +8,13 @@ online.csv                      returns of the rewarded environments (if any)
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to resume; the last two are kept
 portrait.safetensors            a snapshot of phi and psi on the grid, for the report's maps
+library.json                    the tasks that the replay learner practised, in words
 recorded.safetensors            reward-free steps with their features, if observations are small
 job.json                        agent and plan, if `visr reproduce` made the run
 phase_two.json                  raw scores after the paper's rewarded phase
 adapted.json                    raw scores after other uses of the rewarded steps, if a plan asked for them
 tasks/NAME.json                 inferred tasks, and NAME.evaluation.json beside them
+tasks/NAME.*.safetensors        weights of refined tasks
 finetuned/NAME/                 runs of their own, fine-tuned on the reward of a task, with
     finetune.json               settings and task
     replay/STEPS.safetensors    the rewarded steps between two checkpoints
@@ -57,6 +59,7 @@ class RunDir:
         self.online = self.path / "online.csv"
         self.evaluation = self.path / "evaluation.csv"
         self.recorded = self.path / "recorded.safetensors"
+        self.library = self.path / "library.json"
         self.phase_two = self.path / "phase_two.json"
         self.adapted = self.path / "adapted.json"
         self.job = self.path / "job.json"
