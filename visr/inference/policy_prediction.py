@@ -95,7 +95,10 @@ class _Model:
         """theta [actions, k] of the policy [N, actions] in the states after each step."""
         following = _at(self._after, policy) * self._goes_on
         matrix = self._moments - self._x.T @ following
-        theta = np.linalg.lstsq(matrix, self._rewards, rcond=1e-9)[0]
+        try:
+            theta = np.linalg.solve(matrix, self._rewards)
+        except np.linalg.LinAlgError:  # the penalty makes that unlikely
+            theta = np.linalg.lstsq(matrix, self._rewards, rcond=1e-9)[0]
         return theta.reshape(self._actions, -1)
 
     def values_here(self, theta: Floats) -> Floats:
