@@ -77,7 +77,8 @@ def pretrain(
     elif dataset:
         config = presets.for_dataset(env, algorithm)
     else:
-        config = presets.for_environment(env, algorithm)
+        config = presets.for_environment(env, algorithm, fields)
+    config = presets.for_steps(config, fields.get("num_steps"))
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = arguments.path(out, "out") if out is not None else default_path(config)
     modules.trust(env, remember=True)
@@ -92,14 +93,16 @@ def resume(
     cluster: str | None = None,
     observe: Observer | None = None,
     wandb: bool = False,
+    accept_cost: bool = False,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the end it would have had.
 
-    `num_steps` extends it, finished or not, to so many steps in all.
+    `num_steps` extends it, finished or not, to so many steps in all. `accept_cost` goes on although
+    the run's settings ask for much memory or time.
     """
     observe = observe or progress.notebook_progress()
     path = arguments.path(path, "path")
-    return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb))
+    return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb, accept_cost))
 
 
 def _dataset(fields: dict[str, Any]) -> str:

@@ -148,7 +148,8 @@ def test_a_run_is_extended_by_more_updates(grid_steps: dict, tmp_path: Path):
 
 
 def test_cartpole_learns_from_a_dataset_and_is_played_later(tmp_path: Path):
-    np.savez(tmp_path / "pole.npz", **random_steps(gymnasium.make("CartPole-v1"), 2_000))
+    steps = random_steps(gymnasium.make("CartPole-v1"), 2_000)
+    np.savez(tmp_path / "pole.npz", allow_pickle=False, **steps)
     run = visr.pretrain(dataset=tmp_path / "pole.npz", out=tmp_path / "run", num_updates=60)
     assert run.config.env == "dataset/vectors-4/actions-2"
     task = run.infer("abs(x2) < 0.05", name="upright")

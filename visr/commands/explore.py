@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 from visr.errors import UserError
 from visr.explorer import launches
@@ -154,10 +155,8 @@ def _export(chosen: Options) -> int:
     loaded = api.load(chosen.run, device=chosen.device, env=chosen.env)
     drawn = atlas.Atlas()
     for drawn in atlas.draw(loaded, chosen.skills, chosen.seed):
-        if sys.stderr.isatty():
-            print(f"\r{len(drawn.skills)} of {chosen.skills} skills", end="", file=sys.stderr)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+        terminal.count(f"{len(drawn.skills)} of {chosen.skills} skills")
+    terminal.count("")
     path = Path(chosen.export)
     write_bytes(path, atlas.page(drawn, loaded).encode())
     for warning in drawn.warnings:

@@ -8,7 +8,6 @@ import dataclasses
 import functools
 import inspect
 import textwrap
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 from visr.config import (
     GRID,
@@ -28,6 +28,7 @@ from visr.config import (
     replace,
     trainable,
 )
+from visr.config.load import whole_number
 from visr.errors import UserError, encodable
 from visr.storage.records.library import Library
 from visr.storage.run_dir import RunDir
@@ -45,6 +46,8 @@ class Options(RunConfig):
     """Directory of the new run; by default a new one under runs/."""
     resume: str | None = None
     """Continue this run as if it had not been interrupted; a larger --num-steps extends it."""
+    accept_cost: bool = False
+    """With --resume: go on although the run's settings ask for much memory or time."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
     config: str | None = None
@@ -81,13 +84,15 @@ def run(args: list[str]) -> int:
     if chosen.env != default.env:  # another environment has other defaults
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)
-    if chosen.resume is not None:
+    if chosen.resume is None:
+        options.refuse(chosen, ("accept_cost",), "belongs to --resume")
+    else:
         _refuse_changes(RunDir.open(chosen.resume).config(), chosen)
     config = trainable(_config(chosen))
     if chosen.where is None:
         _refuse_cluster_settings(config)
     if chosen.print_config:
-        print(file.to_toml(config), end="")
+        terminal.show_lines(file.to_toml(config).rstrip("\n"))
         return 0
     if not chosen.seeds:
         directory = _train(chosen, config, chosen.out)
@@ -107,12 +112,18 @@ def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir
         modules.trust(config.env, remember=True)
     if chosen.wandb:
         boards.require_wandb()  # it may ask for a key
-    with progress.training_progress() as observe, _quiet_threads():
+    with progress.training_progress() as observe:
         if chosen.resume is not None:
             processes = chosen.training.num_processes
             num_steps = config.training.num_steps
             return pretraining.resume(
-                chosen.resume, processes, observe, chosen.where, num_steps, chosen.wandb
+                chosen.resume,
+                processes,
+                observe,
+                chosen.where,
+                num_steps,
+                chosen.wandb,
+                chosen.accept_cost,
             )
         path = api.default_path(config) if out is None else out
         return pretraining.start(path, config, observe, chosen.where, chosen.wandb)
@@ -228,32 +239,30 @@ def _defaults(args: list[str], env: str | None = None) -> Options:
         elif dataset:
             base = presets.for_dataset(named, algorithm)
         else:
-            base = presets.for_environment(named, algorithm)
+            base = presets.for_environment(named, algorithm, [*fields, *_flags(args)])
+        base = presets.for_steps(base, _steps(args) or fields.get("num_steps"))
     base = replace(base, **fields)
     sections = {name: getattr(base, name) for name in SECTIONS}
     return Options(env=base.env, **sections)
+
+
+def _steps(args: list[str]) -> int | None:
+    """The number of steps that the command line names, if it is one."""
+    with contextlib.suppress(ValueError):
+        return whole_number(_value_of("--num-steps", args) or "")
+    return None
+
+
+def _flags(args: list[str]) -> list[str]:
+    """The settings that the command line names."""
+    words = (word.partition("=")[0] for word in args if word.startswith("--"))
+    return [word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in words]
 
 
 def _id_of_dataset(source: Any) -> str:
     from visr.inference import offline
 
     return offline.dataset_id(str(source))
-
-
-@contextlib.contextmanager
-def _quiet_threads() -> Iterator[None]:
-    """Do not print OSErrors of TensorBoard's thread: it also raises them in this one."""
-    before = threading.excepthook
-
-    def hook(arguments: threading.ExceptHookArgs) -> None:
-        if not issubclass(arguments.exc_type, OSError):
-            before(arguments)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = before
 
 
 def _value_of(flag: str, args: list[str]) -> str | None:

@@ -48,3 +48,13 @@ class ReplayConfig:
     """Share of psi that moves into its target network at every update."""
     psi_width: Size = 256
     """Units that join a state, an action and a task."""
+
+
+NOT_OF_REPLAY = (
+    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
+    *("head_size", "centred_features", "gpi_samples", "gpi_distribution", "gpi_kappa"),
+    *("target_period", "phi_learning_rate", "phi_adam_epsilon", "phi_num_steps"),
+    *("learning_rate_decay", "batch_size", "num_processes", "num_actor_groups", "micro_batch"),
+    "num_rewarded_envs",
+)
+"""Settings of the paper's agent that a replay learner does not read."""

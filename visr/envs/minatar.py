@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from visr import strict_json
 from visr.config import MINATAR, MinAtarConfig
 from visr.envs.gym import unknown_env
 from visr.envs.spaces import identity_codec
@@ -176,7 +177,7 @@ def load_games(games: Sequence[Any], state: Mapping[str, NDArray]) -> None:
     """Restore `games_state`; the games change only if all of it is valid."""
     try:
         restored = [copy.deepcopy(game) for game in games]
-        saved = json.loads(state["games"].astype(np.uint8).tobytes())
+        saved = strict_json.parse(state["games"].astype(np.uint8).tobytes())
         words, places = state["random"], state["drawn"]
         if words.dtype != np.int64 or places.dtype != np.int64:
             raise TypeError("its random state is invalid")

@@ -14,6 +14,7 @@ from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
+from visr.explorer.refining import BackgroundRefinement
 from visr.explorer.task_requests import TaskRequests
 from visr.explorer.watched import Watched
 from visr.storage.records import finetuning
@@ -32,6 +33,7 @@ class ExplorerState:
         self.watched: dict[str, Watched] = {}
         """By the id of a live session."""
         self.requests = TaskRequests(self.run, self.watched)
+        self.refinement = BackgroundRefinement()
         self._lock, self._computing = threading.Lock(), threading.Lock()
         self._sessions = threading.Semaphore(_MAX_SESSIONS)
         self._atlas: Atlas | None = None
@@ -53,6 +55,7 @@ class ExplorerState:
         """Load newer weights, if there are any, and discard the tasks and the atlas of the old ones."""
         newest = api.load(self._path, device=self._device, env=self._env)
         if newest.num_steps != self.run.num_steps:
+            self.refinement.cancel()
             facts = _facts(newest)
             with self._lock:
                 self.run, self.requests, self._facts = (

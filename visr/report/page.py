@@ -173,9 +173,11 @@ def _facts(run: RunData) -> dict[str, str]:
 def _replay_facts(run: RunData) -> dict[str, str | None]:
     """What differs in a run of the replay learner."""
     agent, replay = run.config.agent, run.config.replay
+    kind = "fixed" if replay.transition_features == "auto" else replay.transition_features
+    kind = "learned with F" if agent.algorithm == "fb" else kind
     facts = {
         "Network": None,
-        "Features φ": f"{agent.num_features}, fixed",
+        "Features φ": f"{agent.num_features}, {kind}",
         "Acting": f"GPI over {replay.library_size} practised tasks" if agent.gpi else "no GPI",
         "Hidden layers": None,
         "Updates": f"{replay.num_updates:,}",

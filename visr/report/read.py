@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visr import terminal
 from visr.atari_games import Game, by_id
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
@@ -22,7 +22,7 @@ from visr.storage.records.two_phase import LARGEST_SCORE, Adapted, AdaptedCondit
 from visr.storage.run_dir import RunDir, evaluation_of
 from visr.storage.tables import read_rows
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _KINDS = {
     "env": "the environment's own reward",
