@@ -20,6 +20,8 @@ class ReplayConfig:
     """Features of a step (docs/replay.md): fixed ones by the observations, or learned ones."""
     feature_updates: CountFromOne = 2_000
     """Updates of learned features at the start of each stage."""
+    dataset: str = ""
+    """Learn from these recorded steps instead of new ones: an .npz file, or minari:ID."""
     num_updates: CountFromOne = 6_000
     """Updates in the whole run, spread evenly over the steps after `warmup_steps`."""
     warmup_steps: Count = 50_000
@@ -46,3 +48,13 @@ class ReplayConfig:
     """Share of psi that moves into its target network at every update."""
     psi_width: Size = 256
     """Units that join a state, an action and a task."""
+
+
+NOT_OF_REPLAY = (
+    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
+    *("head_size", "centred_features", "gpi_samples", "gpi_distribution", "gpi_kappa"),
+    *("target_period", "phi_learning_rate", "phi_adam_epsilon", "phi_num_steps"),
+    *("learning_rate_decay", "batch_size", "num_processes", "num_actor_groups", "micro_batch"),
+    "num_rewarded_envs",
+)
+"""Settings of the paper's agent that a replay learner does not read."""

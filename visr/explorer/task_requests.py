@@ -86,7 +86,10 @@ class TaskRequests:
         }
         if kind not in kinds:
             raise UserError(f"There is no kind of task {kind!r}; there are {', '.join(kinds)}.")
-        requested = kinds[kind](request)
+        return self.keep(kinds[kind](request))
+
+    def keep(self, requested: RequestedTask) -> RequestedTask:
+        """Remember a task by its id, and forget the oldest ones."""
         self._requested[requested.id] = requested
         while len(self._requested) > _MAX_KEPT:
             self._requested.pop(next(iter(self._requested)))
