@@ -14,6 +14,9 @@ ROOT = Path(__file__).parent.parent / "visr"
 
 LAYERS = [
     "errors",
+    "terminal",
+    "strict_json",
+    "surroundings",
     "child_processes",
     "arguments",
     "types",
@@ -31,6 +34,7 @@ LAYERS = [
     "play",
     "cluster",
     "report",
+    "extending",
     "pretraining",
     "run_files",
     "run_refine",
@@ -54,7 +58,16 @@ LATER = {
 }
 """The only imports of a later layer: (file, layer)."""
 
-WITHOUT_TORCH = {"errors", "types", "atari_games", "config", "cli"}
+WITHOUT_TORCH = {
+    "errors",
+    "terminal",
+    "surroundings",
+    "strict_json",
+    "types",
+    "atari_games",
+    "config",
+    "cli",
+}
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
 
 

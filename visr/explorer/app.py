@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import traceback
 from collections.abc import Callable
 from importlib import resources
@@ -18,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from visr import terminal
 from visr.errors import UserError
 from visr.explorer import atlas, live, messages, painting, questions
 from visr.explorer.auth import AuthMiddleware
@@ -117,7 +117,7 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     """A bug: details go to the terminal, the client gets one sentence."""
     *_, place = traceback.extract_tb(error.__traceback__)
     where = f"{place.filename}:{place.lineno}"
-    print(f"visr: {request.url.path} failed: {error!r} at {where}", file=sys.stderr)
+    terminal.say(f"visr: {request.url.path} failed: {error!r} at {where}")
     return _json({"error": "The explorer failed; its terminal shows the error."}, 500)
 
 

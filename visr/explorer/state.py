@@ -27,9 +27,9 @@ _MAX_POINTS = 600
 class ExplorerState:
     """One run and what was computed for it; changes are made under a lock."""
 
-    def __init__(self, path: str | Path, device: str = "auto") -> None:
-        self._path, self._device = path, device
-        self.run = api.load(path, device=device)
+    def __init__(self, path: str | Path, device: str = "auto", env: str | None = None) -> None:
+        self._path, self._device, self._env = path, device, env
+        self.run = api.load(path, device=device, env=env)
         self.watched: dict[str, Watched] = {}
         """By the id of a live session."""
         self.requests = TaskRequests(self.run, self.watched)
@@ -53,7 +53,7 @@ class ExplorerState:
 
     def reload(self) -> None:
         """Load newer weights, if there are any, and discard the tasks and the atlas of the old ones."""
-        newest = api.load(self._path, device=self._device)
+        newest = api.load(self._path, device=self._device, env=self._env)
         if newest.num_steps != self.run.num_steps:
             self.refinement.cancel()
             facts = _facts(newest)

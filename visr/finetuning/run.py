@@ -18,7 +18,7 @@ from visr import agents, envs
 from visr import config as configuration
 from visr.agents.base import BehaviourModel
 from visr.agents.refined import RefinedAgent, residual_of
-from visr.config import FinetuneConfig, RunConfig
+from visr.config import FinetuneConfig, RunConfig, cost
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
 from visr.evaluation import episodes, grid_benchmark
@@ -116,7 +116,7 @@ def start(
         return _train(run, job, tuner, FinetuneRows(run, settings), before, observe)
 
 
-def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
+def resume(path: str | Path, observe: Observer | None = None, accept_cost: bool = False) -> RunDir:
     """Continue from the newest checkpoint; the result is the same as without the interruption."""
     run = RunDir.open(path)
     if not run.is_finetuned:
@@ -126,6 +126,7 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
     with run.locked():
         job, before = _Job.load(run), FinetuneResult.load(run).before
         config, settings = job.config, job.plan.settings
+        cost.require_consent(run.path, config, cost.of_finetuning(config, settings), accept_cost)
         _require_reward(config, job.task)
         agent = agents.new(config.agent, envs.spec(config), config.replay).requires_grad_(False)
         assert isinstance(agent, BehaviourModel)

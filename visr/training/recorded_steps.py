@@ -73,9 +73,11 @@ class RecordedSteps:
 
     # ---- what to learn from
 
-    def batch(self, agent: ReplaySuccessorFeatures, w: Tensor, rng: Generator) -> TaskBatch:
-        """Steps with their n-step cumulants, to be learnt from under the tasks w [M, d]."""
-        count, gamma = agent.replay.transitions_per_update, agent.config.gamma
+    def batch(
+        self, agent: ReplaySuccessorFeatures, w: Tensor, count: int, rng: Generator
+    ) -> TaskBatch:
+        """`count` steps with their n-step cumulants, to be learnt from under the tasks w [M, d]."""
+        gamma = agent.config.gamma
         time, slot = self._draw(count, rng)
         rows, alive = self.buffer.storage, torch.ones(count, dtype=torch.bool)
         cumulant, discount = torch.zeros(count, agent.task_size), torch.ones(count)
@@ -128,7 +130,7 @@ class RecordedSteps:
         """Times and slots of random steps, without those that only reset: [N] each."""
         many = 2 * count + 8
         time = torch.randint(self._length, (many,), generator=rng)
-        slot = torch.randint(len(self.buffer), (many,), generator=rng)
+        slot = self.buffer.slots(torch.randint(len(self.buffer), (many,), generator=rng))
         kept = torch.nonzero(~self.buffer.storage.is_reset[time, slot])[:, 0]
         kept = kept.repeat(-(-count // max(len(kept), 1)))[:count]
         return time[kept], slot[kept]

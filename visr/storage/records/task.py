@@ -12,9 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from visr import arguments
 from visr.config import Bound
 from visr.errors import UserError
-from visr.storage import schema
+from visr.storage import new_files, schema
 from visr.storage.files import read_json, write_json
 from visr.storage.records.refinement import Refinement, remove_others
 from visr.storage.run_dir import evaluation_of
@@ -162,14 +163,15 @@ class Task(Summary):
             found |= {"refined": f"{self.refinement.num_updates:,} updates"}
         return found | {"w": f"[{shown}]"}
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write task.json after its weights, if it was refined; an earlier task's files are removed."""
+        path = arguments.path(path, "path")
         stored, refinement = self, self.refinement
         if refinement is not None:
             refinement = refinement.saved_beside(path)
             stored = replace(self, refinement=refinement)
         write_json(path, stored.to_dict())
-        evaluation_of(path).unlink(missing_ok=True)
+        new_files.remove(evaluation_of(path))
         remove_others(path, "" if refinement is None else refinement.file)
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,7 +184,8 @@ class Task(Summary):
     @classmethod
     def load(cls, path: str | Path) -> Task:
         """Read and check task.json."""
-        content = read_json(Path(path))
+        path = arguments.path(path, "path")
+        content = read_json(path)
         with schema.refusing(f"{path} is not a task", "`visr infer` makes one"):
             task = cls.from_dict(content)
             if task.refinement is None:
