@@ -333,8 +333,11 @@ class Run(RefinableRun):
         """Where it is, what it was trained in, and its tasks."""
         agent, tasks = self.config.agent, ", ".join(self.tasks) or "none yet"
         found = {"run": self.address, "env": self.config.env, "algorithm": agent.algorithm}
-        counts = {"steps": f"{self.num_steps:,}", "d": str(agent.num_features)}
-        return found | counts | {"tasks": tasks}
+        return found | {
+            "steps": f"{self.num_steps:,}",
+            "d": f"{agent.num_features}",
+            "tasks": tasks,
+        }
 
     def _require_world(self) -> GridWorld:
         if self.world is None:
