@@ -104,7 +104,7 @@ class RefinableRun(RunFiles, ABC):
         configuration.check_value("seed", seed)
         chosen, agent = self.checked_task(task), self.visr
         start = self._residual(chosen) if resume else None
-        if resume and start is None:
+        if resume and chosen.refinement is None:
             raise UserError(f"The task `{chosen.name}` was not refined yet; leave out resume.")
         with devices.threads(self.config.training):
             steps = self.offline_steps if data is None else self._dataset(str(data))

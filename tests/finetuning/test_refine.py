@@ -55,7 +55,7 @@ def pole_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Estimates after 20 gradient steps instead of 500."""
+    """Estimates after 20 gradient steps instead of 250."""
     monkeypatch.setattr("visr.finetuning.refine._UPDATES", 20)
 
 

@@ -9,6 +9,7 @@ import itertools
 from dataclasses import dataclass
 
 from visr.config.fields import REPLAY_LEARNERS, FinetuneConfig, RunConfig
+from visr.config.replay import LEARNED_FEATURES
 from visr.errors import UserError
 
 MOST_BYTES = 8e9
@@ -18,6 +19,8 @@ MOST_SAMPLES, MOST_LAYERS = 1_000, 64
 """The same for `gpi_samples` and for the number of hidden layers."""
 _ACTIONS = 18
 """Of the largest set of Atari."""
+_FEATURE_UPDATE = 1e8
+"""Multiplications for one update of learned features of a step."""
 _SCREEN = 2e7
 """Multiplications for one screen, in the largest of our networks."""
 _SCREEN_BYTES = 7_100.0
@@ -69,6 +72,8 @@ def of_training(config: RunConfig, num_steps: int) -> Cost:
     if agent.algorithm in REPLAY_LEARNERS:
         learnt = replay.transitions_per_update * replay.tasks_per_update
         seconds += replay.num_updates * learnt * 6 * replay.psi_width**2 / _PER_SECOND
+        if replay.transition_features in LEARNED_FEATURES:
+            seconds += replay.num_stages * replay.feature_updates * _FEATURE_UPDATE / _PER_SECOND
         memory["tasks_per_update"] = 32.0 * learnt * replay.psi_width
         memory["buffer_steps"] = replay.buffer_steps * _step_bytes(config)
     return Cost(memory, seconds)
