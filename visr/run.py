@@ -322,7 +322,7 @@ class Run(RefinableRun):
 
     def diagnose(self, task: TaskLike) -> Diagnosis | None:
         """What is known of a task before it is played; None unless the agent is a replay learner."""
-        return self.inference.diagnose(self._checked(task))
+        return self.inference.diagnose(self.checked_task(task))
 
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
         """phi of each observation: [N, d], unit length."""
