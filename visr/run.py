@@ -25,7 +25,6 @@ from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
 from visr.inference import collect, prompts
 from visr.inference.asked_reward import AskedReward, asked_reward
-from visr.inference.diagnosis import Diagnosis
 from visr.inference.recording import Recording
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps
@@ -319,10 +318,6 @@ class Run(RefinableRun):
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
         benchmark = GridBenchmark(self.config, self._require_world(), gamma)
         return benchmark.scores(self.agent if self.adapts else self.visr)
-
-    def diagnose(self, task: TaskLike) -> Diagnosis | None:
-        """What is known of a task before it is played; None unless the agent is a replay learner."""
-        return self.inference.diagnose(self.checked_task(task))
 
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
         """phi of each observation: [N, d], unit length."""
