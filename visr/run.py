@@ -25,8 +25,6 @@ from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
 from visr.inference import collect, prompts
 from visr.inference.asked_reward import AskedReward, asked_reward
-from visr.inference.diagnosis import Diagnosis
-from visr.inference.recording import Recording
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps
 from visr.inference.task_inference import TaskInference
@@ -168,10 +166,6 @@ class Run(RefinableRun):
                 f"A direction of this run is {size} finite numbers, not {short_repr(which)}."
             )
         return Task(name or "direction", self.config.env, w)
-
-    def recording(self) -> Recording:
-        """The reward-free steps that the run keeps; recorded now if they are missing."""
-        return self.inference.recording()
 
     def collect_rewarded(self, **counts: Any) -> RewardedSteps:
         """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
@@ -320,10 +314,6 @@ class Run(RefinableRun):
         benchmark = GridBenchmark(self.config, self._require_world(), gamma)
         return benchmark.scores(self.agent if self.adapts else self.visr)
 
-    def diagnose(self, task: TaskLike) -> Diagnosis | None:
-        """What is known of a task before it is played; None unless the agent is a replay learner."""
-        return self.inference.diagnose(self._checked(task))
-
     def features(self, observations: ArrayLike) -> NDArray[np.float32]:
         """phi of each observation: [N, d], unit length."""
         with torch.inference_mode():
@@ -338,8 +328,11 @@ class Run(RefinableRun):
         """Where it is, what it was trained in, and its tasks."""
         agent, tasks = self.config.agent, ", ".join(self.tasks) or "none yet"
         found = {"run": self.address, "env": self.config.env, "algorithm": agent.algorithm}
-        counts = {"steps": f"{self.num_steps:,}", "d": str(agent.num_features)}
-        return found | counts | {"tasks": tasks}
+        return found | {
+            "steps": f"{self.num_steps:,}",
+            "d": f"{agent.num_features}",
+            "tasks": tasks,
+        }
 
     def _require_world(self) -> GridWorld:
         if self.world is None:
