@@ -25,7 +25,6 @@ from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
 from visr.inference import collect, prompts
 from visr.inference.asked_reward import AskedReward, asked_reward
-from visr.inference.recording import Recording
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps
 from visr.inference.task_inference import TaskInference
@@ -167,10 +166,6 @@ class Run(RefinableRun):
                 f"A direction of this run is {size} finite numbers, not {short_repr(which)}."
             )
         return Task(name or "direction", self.config.env, w)
-
-    def recording(self) -> Recording:
-        """The reward-free steps that the run keeps; recorded now if they are missing."""
-        return self.inference.recording()
 
     def collect_rewarded(self, **counts: Any) -> RewardedSteps:
         """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
