@@ -258,7 +258,7 @@ class Run(RefinableRun):
     def export(self, task: TaskLike, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
         target = arguments.path(path, "path")
-        chosen = self.checked_task(task)
+        chosen, _ = self.checked_task(task), self.visr  # other agents are refused
         return onnx.export(self.agent_of(chosen), chosen, target, gpi, seed)  # pyright: ignore
 
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
