@@ -106,7 +106,7 @@ def steps_of_world(world: GridWorld) -> EpisodeSteps:
     cells = np.flatnonzero(world.free)
     count = world.transitions.shape[1]
     here, action = np.repeat(cells, count), np.tile(np.arange(count), len(cells))
-    none = np.zeros(len(here))
+    none = np.zeros(len(here), dtype=np.float32)
     return EpisodeSteps(np.arange(len(here)), here, action, world.transitions[here, action], none)
 
 

@@ -103,7 +103,7 @@ class _Model:
             theta = np.linalg.solve(matrix, self._rewards)
         except np.linalg.LinAlgError:  # the penalty makes that unlikely
             theta = np.linalg.lstsq(matrix, self._rewards, rcond=1e-9)[0]
-        return theta.reshape(self._actions, -1)
+        return np.asarray(theta, dtype=np.float64).reshape(self._actions, -1)
 
     def _by_action(self, rows: Floats) -> Floats:
         """sum_t x_t rows_t^T: [N, m] -> [actions * k, m]; x_t is 0 except at its action."""
