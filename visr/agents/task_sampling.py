@@ -12,8 +12,6 @@ from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 
 STRETCH_SAMPLES = 16
 """Steps that stand for one stretch of recorded steps."""
-_SCATTERED = 16
-"""Steps from anywhere that a task sums at most."""
 _PARTS = 3
 """Stretches or events that a task sums at most."""
 _ENDS_SHARE = 0.1
@@ -37,18 +35,18 @@ def practised(
 ) -> Tensor:
     """[N, d], in random order."""
     replay, d = agent.replay, agent.task_size
-    shares = (replay.goal_share, replay.stretch_share, replay.scattered_share)
-    goals, stretches, scattered = (round(num_tasks * share) for share in shares)
-    constants = round(num_tasks * replay.constant_share)
-    rest = max(num_tasks - goals - stretches - scattered - constants, 0)
+    goals, stretches, constants = (
+        round(num_tasks * share)
+        for share in (replay.goal_share, replay.stretch_share, replay.constant_share)
+    )
+    rest = max(num_tasks - goals - stretches - constants, 0)
     gaussian = torch.randn(rest, d, generator=rng)
     if agent.chi.counts_events:
         tasks = torch.cat([events(agent, goals, rng), sums(agent, stretches, rng), gaussian])
         tasks[len(tasks) - len(gaussian) :] *= _used(agent)
     else:
         few = sums_of_stretches(recorded(stretches * _PARTS, STRETCH_SAMPLES), rng)
-        some = scattered_tasks(recorded(scattered * _SCATTERED, 1), rng)
-        tasks = scaled(torch.cat([goal_tasks(agent, recorded, goals, rng), few, some, gaussian]))
+        tasks = scaled(torch.cat([goal_tasks(agent, recorded, goals, rng), few, gaussian]))
         tasks = _with_ends(agent, tasks, rng)
     tasks = scaled(torch.cat([tasks, constant_tasks(agent, constants, rng)]))
     return tasks[torch.randperm(len(tasks), generator=rng)][:num_tasks]
@@ -82,15 +80,6 @@ def sums_of_stretches(chi: Tensor, rng: Generator) -> Tensor:
     weight = torch.rand(len(means), _PARTS, generator=rng) + 0.3
     weight = weight * (torch.arange(_PARTS) < count)
     return (means * weight.unsqueeze(-1)).sum(dim=1)
-
-
-def scattered_tasks(chi: Tensor, rng: Generator) -> Tensor:
-    """2 to 16 steps from anywhere with weights of 0 to 1: [16 N, 1, d] -> [N, d]."""
-    steps = chi.view(len(chi) // _SCATTERED, _SCATTERED, chi.shape[-1])
-    count = torch.exp2(torch.rand(len(steps), 1, generator=rng) * 3 + 1).round()
-    weight = torch.rand(len(steps), _SCATTERED, generator=rng)
-    weight = weight * (torch.arange(_SCATTERED) < count)
-    return (steps * weight.unsqueeze(-1)).sum(dim=1)
 
 
 def _with_ends(agent: ReplaySuccessorFeatures, w: Tensor, rng: Generator) -> Tensor:

@@ -240,14 +240,10 @@ def _check_replay_learner(config: RunConfig) -> None:
 
 def _check_practice(replay: ReplayConfig) -> None:
     """Shares of practised tasks."""
-    shares = (
-        *(replay.goal_share, replay.stretch_share, replay.scattered_share),
-        replay.constant_share,
-    )
+    shares = (replay.goal_share, replay.stretch_share, replay.constant_share)
     if sum(shares) > 1 + 1e-9:
         raise UserError(
-            f"The shares of goals, stretches, scattered steps and constants sum to {sum(shares):g}; give at "
-            "most 1 in all."
+            f"goal_share, stretch_share and constant_share sum to {sum(shares):g}; give at most 1 in all."
         )
     if replay.num_stages > _MOST_STAGES:
         raise UserError(

@@ -41,8 +41,6 @@ class ReplayConfig:
     """Share of practised tasks that reward one recorded step, or one event."""
     stretch_share: Fraction = 0.4
     """Share of practised tasks that reward stretches of recorded steps, or several events."""
-    scattered_share: Fraction = 0.0
-    """Share of practised tasks that reward several recorded steps from anywhere; not for events."""
     constant_share: Fraction = 0.0
     """Share of practised tasks that reward or punish every step; the rest are Gaussian."""
     library_size: Size = 128
