@@ -85,7 +85,7 @@ class Feed:
             growth = self._run.resident() - self._settled
             inputs = self._calls * self._target.at_once
             tally = [self._target.name, inputs, self._refused, self._slowest, growth]
-            print(json.dumps(tally), flush=True)
+            print(self._run.TALLY + json.dumps(tally), flush=True)
             os._exit(0)
 
 
