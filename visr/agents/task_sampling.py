@@ -86,7 +86,7 @@ def sums_of_stretches(chi: Tensor, rng: Generator) -> Tensor:
 
 def scattered_tasks(chi: Tensor, rng: Generator) -> Tensor:
     """2 to 16 steps from anywhere with weights of 0 to 1: [16 N, 1, d] -> [N, d]."""
-    steps = chi.view(-1, _SCATTERED, chi.shape[-1])
+    steps = chi.view(len(chi) // _SCATTERED, _SCATTERED, chi.shape[-1])
     count = torch.exp2(torch.rand(len(steps), 1, generator=rng) * 3 + 1).round()
     weight = torch.rand(len(steps), _SCATTERED, generator=rng)
     weight = weight * (torch.arange(_SCATTERED) < count)

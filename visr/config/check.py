@@ -246,8 +246,8 @@ def _check_practice(replay: ReplayConfig) -> None:
     )
     if sum(shares) > 1 + 1e-9:
         raise UserError(
-            f"goal_share, stretch_share and constant_share sum to {sum(shares):g}; give shares of at most 1 "
-            "in all."
+            f"The shares of goals, stretches, scattered steps and constants sum to {sum(shares):g}; give at "
+            "most 1 in all."
         )
     if replay.num_stages > _MOST_STAGES:
         raise UserError(
