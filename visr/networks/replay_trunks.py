@@ -20,13 +20,18 @@ _FARTHEST = 6.0
 
 def trunk(space: spaces.Space, torso: str, num_features: int | None = None) -> Trunk:
     """The trunk for these observations; states that outnumber the features also read those."""
+    is_image = isinstance(space, spaces.Box) and conv_torsos.is_image(space)
+    if torso not in ("auto", "small", "mlp") and not is_image:
+        raise UserError(
+            f"torso = {torso!r} reads images and these observations are {space}; use --torso auto."
+        )
     if isinstance(space, spaces.Discrete) and num_features and space.n > num_features:
         return ManyStatesTrunk(int(space.n), num_features)
     if isinstance(space, spaces.Discrete):
         return StateTrunk(int(space.n))
     if are_planes(space) and torso == "auto":
         return PlaneTrunk(space.shape)  # pyright: ignore[reportArgumentType]
-    if isinstance(space, spaces.Box) and conv_torsos.is_image(space):
+    if isinstance(space, spaces.Box) and is_image:
         name = "small" if torso == "auto" else torso
         return ImageTrunk(conv_torsos.build(name, space.shape, max(int(space.high.max()), 1)))
     if isinstance(space, spaces.Box) and len(space.shape) == 1:

@@ -113,7 +113,5 @@ def _checked(arrays: dict[str, NDArray], config: RunConfig) -> dict[str, NDArray
             raise ValueError(f"{name} is missing")
         if arrays[name].shape != shape:
             raise ValueError(f"{name} has shape {arrays[name].shape} where the run has {shape}")
-        if not np.isfinite(arrays[name]).all():
-            raise ValueError(f"{name} holds NaN or infinity")
     kinds = {name: np.bool_ if name == "free" else np.float64 for name in shapes}
     return {name: arrays[name].astype(kinds[name]) for name in shapes}
