@@ -169,11 +169,11 @@ def configuration_page() -> str:
     lines = [
         "# Configuration",
         "",
-        "Made from the dataclasses in `visr.config`. The defaults are the paper's; a preset or an environment",
-        "may choose others.",
+        "Made from the dataclasses in `visr.config`. The defaults are the paper's; a preset or an",
+        "environment may choose others.",
         "",
-        "A setting is a flag of `visr pretrain`, an argument of `visr.pretrain`, or a line of a TOML file for",
-        "`--config`. `visr pretrain ENV --print-config` prints all of them as such a file.",
+        "A setting is a flag of `visr pretrain`, an argument of `visr.pretrain`, or a line of a TOML file",
+        "for `--config`. `visr pretrain ENV --print-config` prints all of them as such a file.",
     ]
     for section in [*_sections(), config.FinetuneConfig]:
         lines += ["", f"## {section.__name__}", "", inspect.cleandoc(section.__doc__ or ""), ""]
