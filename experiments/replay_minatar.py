@@ -4,37 +4,23 @@ python experiments/replay_minatar.py Breakout Asterix --seeds 0 --out results/re
 """
 
 import argparse
-import csv
-import tempfile
-import time
 from pathlib import Path
 
-import torch
+from replay_runs import append, pretrained, settings
 
-import visr
 from visr import config as configuration
-from visr import pretraining
 from visr.config import presets
 from visr.evaluation import episodes
 from visr.inference import regression
 from visr.inference.asked_reward import asked_reward
 
-COLUMNS = (
-    *("game", "seed", "steps", "updates", "cpu_seconds", "events", "r_squared", "method"),
-    *("score", "standard_error", "own_policy", "random", "best_constant"),
-)
 
-
-def run_game(game: str, seed: int, **fields: object) -> dict[str, object]:
+def run_game(game: str, seed: int, kept: Path | None, **fields: object) -> dict[str, object]:
     """Pre-train, infer the game's own reward, play."""
     config = configuration.replace(
         presets.get("replay-minatar"), env=f"MinAtar/{game}-v1", seed=seed, **fields
     )
-    with tempfile.TemporaryDirectory() as place:
-        began = time.process_time()
-        run = visr.load(pretraining.start(Path(place) / "run", config).path)
-        spent = time.process_time() - began
-        torch.set_num_threads(1)
+    with pretrained(config, kept) as (run, spent):
         steps = run.collect_rewarded(num_episodes=10**6, num_steps=100_000, seed=seed + 1)
         compared = regression.estimate(steps.clipped())
         fits = [name for name in compared.estimates if "search" not in name]
@@ -66,19 +52,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("games", nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--set", nargs="*", default=[], help="settings as name=value")
+    parser.add_argument("--runs", type=Path, help="keep the runs in this directory")
     parser.add_argument("--out", type=Path, default=Path("results/replay/minatar.csv"))
     chosen = parser.parse_args()
-    chosen.out.parent.mkdir(parents=True, exist_ok=True)
     for seed in chosen.seeds:
         for game in chosen.games:
-            row = run_game(game, seed)
-            print(row, flush=True)
-            is_new = not chosen.out.exists()
-            with chosen.out.open("a", newline="") as file:
-                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-                if is_new:
-                    writer.writeheader()
-                writer.writerow(row)
+            kept = chosen.runs and chosen.runs / f"{game}-{seed}"
+            append(chosen.out, run_game(game, seed, kept, **settings(chosen.set)))
 
 
 if __name__ == "__main__":

@@ -62,7 +62,11 @@ def pretrain(
     """
     env = modules.id_of(env)
     configuration.check_env(env)
-    config = presets.for_environment(env) if preset is None else presets.get(preset)
+    config = (
+        presets.for_environment(env, fields.get("algorithm"))
+        if preset is None
+        else presets.get(preset)
+    )
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = arguments.path(out, "out") if out is not None else default_path(config)
     modules.trust(env, remember=True)

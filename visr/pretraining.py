@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from visr import config as configuration
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
-from visr.config import BASELINES, AgentConfig, RunConfig
+from visr.config import BASELINES, REPLAY_LEARNERS, AgentConfig, RunConfig
 from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
@@ -169,7 +169,7 @@ def _trainer(
         from visr.paper.baselines.rainbow.agent import Rainbow
 
         trainer = Rainbow(config)
-    elif config.agent.algorithm == "replay":
+    elif config.agent.algorithm in REPLAY_LEARNERS:
         _refuse_cluster(config, cluster)
         from visr.training.replay_loop import ReplayLoop
 

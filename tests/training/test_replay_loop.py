@@ -167,3 +167,16 @@ def test_a_reward_of_a_vector_is_inferred_from_the_recorded_steps(tmp_path: Path
         surviving.best == "least squares"
     )  # the reward is 1 in every step, as is the first feature
     assert abs(surviving.estimates["least squares"].w[0]) > 0.9
+
+
+def test_the_learning_rate_rises_from_nearly_zero_at_the_start_of_every_stage():
+    loop = ReplayLoop(configuration.replace(POLE, num_updates=1_200))
+    rates: dict[int, list[float]] = {}
+    for _ in loop.rounds():
+        if loop.stage >= 0:
+            rates.setdefault(loop.stage, []).append(loop._optimiser.param_groups[0]["lr"])
+    loop.close()
+    highest = loop.config.agent.psi_learning_rate
+    assert sorted(rates) == [0, 1, 2]
+    assert all(0 < rate <= highest for stage in rates.values() for rate in stage)
+    assert all(stage[0] < stage[-1] for k, stage in rates.items() if k < 2)

@@ -27,6 +27,10 @@ def new(config: AgentConfig, spec: EnvSpec, replay: ReplayConfig | None = None) 
         from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 
         return ReplaySuccessorFeatures(config, spec, replay or ReplayConfig())
+    if config.algorithm == "fb":
+        from visr.agents.forward_backward import ForwardBackward
+
+        return ForwardBackward(config, spec, replay or ReplayConfig())
     from visr.agents import curiosity, diayn, nsq
 
     classes: dict[str, type[Agent]] = {

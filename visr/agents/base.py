@@ -100,6 +100,16 @@ class BehaviourModel(Agent):
     packed_parts: tuple[str, ...] = ("phi", "psi")
     """The modules and buffers that a packed model holds."""
 
+    infers_by_mean = False
+    """Whether a reward's task is the mean of r times the features, instead of a regression."""
+    prefers_regression = False
+    """Whether search among its tasks is only for rewards that no regression explains."""
+
+    @property
+    def features_of_states(self) -> bool:
+        """Whether inference may regress rewards on the features of both states of a step."""
+        return False
+
     def packed(self) -> dict[str, Tensor]:
         """The tensors of a packed model, by name."""
         return {k: v for k, v in self.state_dict().items() if k.split(".")[0] in self.packed_parts}

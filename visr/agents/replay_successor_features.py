@@ -19,8 +19,9 @@ from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
 from visr.networks.factored import FactoredSuccessorFeatures
 from visr.networks.plane_trunk import PlaneTrunk, find_agent
+from visr.networks.replay_trunks import ManyStatesTrunk
 from visr.networks.successor import FoldedReadout
-from visr.networks.transition_features.base import of_unroll
+from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
@@ -32,16 +33,15 @@ class ReplaySuccessorFeatures(BehaviourModel):
     """chi(s, a, s'): fixed features of a step.  psi(s, a, w): their discounted sums under the policy of w."""
 
     packed_parts = ("chi", "psi", "library", "rate", "lift")
+    prefers_regression = True
 
     def __init__(self, config: AgentConfig, spec: EnvSpec, replay: ReplayConfig) -> None:
         super().__init__(config, spec)
         self.replay = replay
         size = config.num_features
-        self.chi = transition_features.build(
-            replay.transition_features, spec.observation_space, size, config.gamma
-        )
+        self.chi = self._features().requires_grad_(False)
         self.psi: FactoredSuccessorFeatures = FactoredSuccessorFeatures(  # pyright: ignore
-            replay_trunks.trunk(spec.observation_space, config.torso),
+            replay_trunks.trunk(spec.observation_space, config.torso, size),
             spec.num_actions,
             size,
             replay.psi_width,
@@ -55,6 +55,18 @@ class ReplaySuccessorFeatures(BehaviourModel):
         self.register_buffer("library", torch.zeros(replay.library_size, size))
         self.register_buffer("rate", torch.zeros(size))
         self.register_buffer("lift", torch.ones(size))
+
+    def _features(self) -> TransitionFeatures:
+        """The configured features of a step."""
+        replay, size = self.replay, self.config.num_features
+        return transition_features.build(
+            replay.transition_features, self.spec, size, self.config.gamma, replay.feature_updates
+        )
+
+    @property
+    def features_of_states(self) -> bool:
+        """Whether the features of a step are those of the state that it reaches, and of the end."""
+        return self.chi.of_states
 
     @property
     def task_size(self) -> int:
@@ -127,6 +139,11 @@ class ReplaySuccessorFeatures(BehaviourModel):
         for target, source in zip(self.target_psi.parameters(), self.psi.parameters(), strict=True):
             target.lerp_(source, self.replay.target_rate)
 
+    def start_afresh(self, fresh: ReplaySuccessorFeatures) -> None:
+        """Take the weights of a new agent; features that learn in `fit` keep theirs."""
+        self.psi.load_state_dict(fresh.psi.state_dict())
+        self.refresh_target()
+
     @torch.no_grad()
     def fit(self, recorded: Unroll) -> None:
         """Fit features and the trunk's statistics to recorded unrolls; psi must learn afresh after it."""
@@ -136,6 +153,9 @@ class ReplaySuccessorFeatures(BehaviourModel):
         self.chi.fit(recorded)
         for psi in (self.psi, self.target_psi):
             psi.observation.fit(steps.observation)
+            if isinstance(psi.observation, ManyStatesTrunk):
+                states = torch.arange(len(psi.observation.features), device=self.device)
+                psi.observation.features.copy_(self.chi(Transitions(states)))
             if isinstance(psi.observation, PlaneTrunk):
                 found = find_agent(steps.observation, steps.action, steps.next_observation)
                 psi.observation.agent_plane.fill_(found)

@@ -9,6 +9,7 @@ from visr.config.fields import (
     BASELINES,
     GRID,
     MINATAR,
+    REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
     Algorithm,

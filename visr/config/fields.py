@@ -25,10 +25,12 @@ GRID, ATARI, MINATAR = "visr/Grid-v0", "ALE/", "MinAtar/"
 """The id of the grid world, and the prefixes of the ids of Atari and MinAtar games."""
 
 Algorithm = Literal[
-    "visr", "replay", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
+    "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
     "dqn", "ppo", "rainbow",
 ]  # fmt: skip
 """The agents; `docs/agents/index.md` has their sources."""
+REPLAY_LEARNERS = ("replay", "fb")
+"""Agents that learn from a replay buffer of their own steps, with the settings of `ReplayConfig`."""
 BASELINES = ("dqn", "ppo", "rainbow")
 """Agents with their own networks, optimiser and replay buffer; DQN and PPO are Stable-Baselines3's."""
 

@@ -10,7 +10,14 @@ from fractions import Fraction
 from typing import Any
 
 from visr.config import check
-from visr.config.fields import SECTIONS, AgentConfig, FinetuneConfig, RunConfig
+from visr.config.fields import (
+    REPLAY_LEARNERS,
+    SECTIONS,
+    AgentConfig,
+    FinetuneConfig,
+    RunConfig,
+)
+from visr.config.replay import ReplayConfig
 from visr.errors import UserError, did_you_mean, short_repr
 
 RETIRED = {"objective": "inverse", "bonus": "forward"}
@@ -79,9 +86,9 @@ def whole_number(text: str) -> int:
 
 
 def to_dict(config: RunConfig) -> dict[str, Any]:
-    """Plain nested dictionaries, ready for JSON; settings of the replay learner only if it is chosen."""
+    """Plain nested dictionaries, ready for JSON; settings of the replay learner only where they matter."""
     content = dataclasses.asdict(config)
-    if config.agent.algorithm != "replay":
+    if config.agent.algorithm not in REPLAY_LEARNERS and config.replay == ReplayConfig():
         del content["replay"]
     return content
 

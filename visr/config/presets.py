@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from visr import config as configuration
-from visr.config import ATARI, GRID, MINATAR, RunConfig
+from visr.config import ATARI, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
 from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
@@ -145,6 +145,18 @@ _REPLAY_GRID: dict[str, object] = {
     "checkpoint_every": 100_000,
     "evaluate_every": 300_000,
 }
+_REPLAY_LARGE_GRID: dict[str, object] = {
+    **_REPLAY_GRID,
+    "num_steps": 500_000,
+    "warmup_steps": 400_000,
+    "num_updates": 6_000,
+    "transition_features": "laplacian",
+    "psi_width": 512,
+    "transitions_per_update": 64,
+    "tasks_per_update": 24,
+    "goal_share": 0.65,
+    "stretch_share": 0.3,
+}
 _REPLAY_VECTORS: dict[str, object] = {
     **_REPLAY,
     "num_features": 104,
@@ -183,6 +195,13 @@ _REPLAY_PLANES: dict[str, object] = {
     "checkpoint_every": 250_000,
 }
 
+_FORWARD_BACKWARD: dict[str, object] = {
+    "algorithm": "fb",
+    "transitions_per_update": 128,
+    "tasks_per_update": 8,
+}
+"""Its loss compares pairs of steps, so it needs more steps and fewer tasks in an update."""
+
 PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "paper": ("the paper's numbers for Atari: every field's default", {}),
     "grid": ("the paper's grid world: d = 5, 38.4M steps", _GRID),
@@ -211,6 +230,10 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
         "the replay learner on grid worlds and other small sets of states",
         _REPLAY_GRID,
     ),
+    "replay-large-grid": (
+        "the replay learner on more states than features: three minutes of one core",
+        _REPLAY_LARGE_GRID,
+    ),
     "replay-vectors": ("the replay learner on vectors, such as CartPole's", _REPLAY_VECTORS),
     "replay-minatar": ("the replay learner on MinAtar's games", _REPLAY_PLANES),
     "smoke": (
@@ -238,10 +261,11 @@ def get(name: str) -> RunConfig:
 
 
 def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
-    """The default configuration of an environment, and of the replay learner there."""
-    if algorithm == "replay":
+    """The default configuration of an environment, and of a replay learner there."""
+    if algorithm in REPLAY_LEARNERS:
         kind = "grid" if env == GRID else "minatar" if env.startswith(MINATAR) else "vectors"
-        return get(f"replay-{kind}")
+        config = get(f"replay-{kind}")
+        return configuration.replace(config, **_FORWARD_BACKWARD) if algorithm == "fb" else config
     if env.startswith(ATARI):
         return get("atari")
     if env.startswith(MINATAR):

@@ -1,4 +1,4 @@
-"""Settings of the replay learner, `--algorithm replay`; other agents ignore them."""
+"""Settings of the replay learners, `--algorithm replay` and `fb`; other agents ignore them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from typing import Literal
 
 from visr.config.bounds import Count, CountFromOne, Fraction, Size
 
+TransitionFeatures = Literal[
+    "auto", "projection", "events", "pooled", "phi", "laplacian", "inverse", "self-predictive"
+]
+
 
 @dataclass(frozen=True)
 class ReplayConfig:
-    """How psi learns from recorded steps; `--algorithm replay` only."""
+    """How psi learns from recorded steps; `--algorithm replay` and `fb` only."""
 
-    transition_features: Literal["auto", "projection", "events", "pooled"] = "auto"
-    """Features of a step: projections of states and vectors, events of planes, pooled convolutions."""
+    transition_features: TransitionFeatures = "auto"
+    """Features of a step (docs/replay.md): fixed ones by the observations, or learned ones."""
+    feature_updates: CountFromOne = 2_000
+    """Updates of learned features at the start of each stage."""
     num_updates: CountFromOne = 6_000
     """Updates in the whole run, spread evenly over the steps after `warmup_steps`."""
     warmup_steps: Count = 50_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +16,7 @@ from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskSchedule, finished, play_episodes
 from visr.errors import UserError
-from visr.inference.steps import RewardedSteps, TriedTasks
+from visr.inference.steps import LeftStates, RewardedSteps, TriedTasks
 from visr.ops import derived_seed
 from visr.training import devices
 from visr.types import Transitions
@@ -47,10 +48,13 @@ def collect_rewarded(
     random = torch.Generator().manual_seed(derived_seed(seed, ACTIONS))
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     kept: list[tuple[NDArray, NDArray, NDArray]] = []
+    left: list[NDArray] = []
 
     def keep(steps: EpisodeSteps) -> None:
         reward = np.asarray(steps.reward, dtype=np.float64)
         kept.append((step_features(agent, steps), reward, steps.episode))
+        if _has_states(agent):
+            left.append(features(agent, steps.observation))
 
     with devices.threads(config.training):
         played = play_episodes(
@@ -63,7 +67,28 @@ def collect_rewarded(
         np.array([episode.score for episode in episodes]),
     )
     phi, reward, episode = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    return RewardedSteps(phi, reward, episode, tried)
+    before = LeftStates(np.concatenate(left), agent.config.gamma) if left else None
+    return _with_inference(RewardedSteps(phi, reward, episode, tried, before), agent)
+
+
+def of_agent(steps: RewardedSteps, agent: Agent, before: NDArray | None = None) -> RewardedSteps:
+    """The steps with what else this agent infers from: the states `before` [N, ...] that they leave."""
+    left = None
+    if before is not None and _has_states(agent):
+        left = LeftStates(features(agent, before), agent.config.gamma)
+    return _with_inference(dataclasses.replace(steps, left=left), agent)
+
+
+def _has_states(agent: Agent) -> bool:
+    return isinstance(agent, BehaviourModel) and agent.features_of_states
+
+
+def _with_inference(steps: RewardedSteps, agent: Agent) -> RewardedSteps:
+    """The steps with how this agent's tasks are inferred."""
+    if not isinstance(agent, BehaviourModel):
+        return steps
+    chosen = {"by_mean": agent.infers_by_mean, "prefers_regression": agent.prefers_regression}
+    return dataclasses.replace(steps, **chosen)
 
 
 def own_tasks(agent: Agent, seed: int) -> Callable[[], NDArray[np.float32]]:

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from visr.agents.base import BehaviourModel
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
-from visr.inference.collect import features
+from visr.inference.collect import features, of_agent
 from visr.inference.steps import RewardedSteps
 from visr.storage.files import reading
 
@@ -64,7 +64,8 @@ class StepDataset:
         """The steps with their rewards and features."""
         if self.reward is None:
             raise UserError(f"{path} has no array `rewards`; it needs observations and rewards.")
-        return RewardedSteps(self.features(agent), self.reward, self.episode)
+        steps = RewardedSteps(self.features(agent), self.reward, self.episode)
+        return of_agent(steps, agent, self.before)
 
 
 def read(source: str | Path, codec: SpaceCodec) -> StepDataset:

@@ -76,7 +76,7 @@ class Goal:
         )
         estimates = {METHOD: mode, **(others.estimates if others else {})}
         validations = others.validations if others else {}
-        best = WHITENED if WHITENED in estimates else METHOD
+        best = WHITENED if WHITENED in estimates else METHOD  # forward-backward: z = B(goal)
         return Comparison(estimates, best, *counts, validations, words)
 
 

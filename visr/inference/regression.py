@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -11,17 +12,17 @@ import numpy as np
 
 from visr.config.fields import InferenceConfig
 from visr.errors import UserError
-from visr.inference import explain, search
+from visr.inference import block_sums, both_states, explain, mean_task, search
 from visr.inference.search import Found
 from visr.inference.steps import Floats, RewardedSteps, TriedTasks
 from visr.ops.regression import Fit, RewardSums, fit_task, has_constant, solve
 from visr.storage.summaries import Summary
 
 LEAST_SQUARES, SEARCH, SMOOTHED = "least squares", "random search", "smoothed search"
+BOTH = "both states"
+_FEWER_RESAMPLES = 50
+"""Of twice as many features."""
 _RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
-_HELD_OUT = 4
-"""Every fourth block of episodes is held out."""
-_NUM_RESAMPLES = 200
 _ROUNDING = 1e-9
 """A relative difference that rounding alone can make."""
 
@@ -125,6 +126,9 @@ def estimate(steps: RewardedSteps, config: InferenceConfig | None = None) -> Com
     validations = _validations(rows, steps.tried)
     is_exact = steps.is_constant and has_constant(steps.sums())  # R^2 of a constant says nothing
     best = LEAST_SQUARES if is_exact else _best(validations)
+    fits = [name for name, row in rows.items() if row.explained >= explain.LITTLE]
+    if steps.prefers_regression and fits:
+        best = max(fits, key=lambda name: (rows[name].r_squared, rows[name].explained))
     words = explain.words(estimates[best].method, validations[best], steps, best == SEARCH)
     return Comparison(estimates, best, *counts, validations, words)
 
@@ -139,7 +143,10 @@ def describe(config: InferenceConfig) -> str:
 def _configured(steps: RewardedSteps, config: InferenceConfig) -> dict[str, Estimate]:
     estimates = {}
     sums = steps.sums() if steps.features.shape[1] else None  # DIAYN has no features
-    if sums is not None and (fit := _fit(sums, config)):
+    if sums is not None and steps.by_mean:
+        found = mean_task.find([sums])
+        estimates |= {LEAST_SQUARES: _from_search(found, sums)} if found else {}
+    elif sums is not None and (fit := _fit(sums, config)):
         estimates[LEAST_SQUARES] = _from_fit(describe(config), fit)
     if steps.tried is not None:
         estimates[SEARCH] = _from_search(search.best_episode(steps.tried), sums)
@@ -175,16 +182,13 @@ class _Row(NamedTuple):
     """[d], without the held-out episodes."""
     resampled: Floats
     """[K, d], of resampled episodes."""
+    explained: float = 0.0
+    """Share of r^2 on held-out blocks that a regression explains."""
 
 
 def _rows(steps: RewardedSteps) -> dict[str, _Row]:
     blocks, tried = steps.blocks(), steps.tried
-    resampled = _resampled(blocks)
-    fits = {
-        name: _by_regression(name, settings, blocks, resampled)
-        for name, settings in _regressions(blocks, steps.is_constant).items()
-    }
-    rows = {name: row for name, row in fits.items() if row is not None}
+    rows = _by_mean(blocks) if steps.by_mean else _by_regressions(steps, blocks)
     if tried is not None:
         rows[SEARCH] = _by_search(search.best_episode(tried), blocks)
         if len(tried.returns) >= search.ENOUGH:
@@ -192,11 +196,48 @@ def _rows(steps: RewardedSteps) -> dict[str, _Row]:
     return rows
 
 
+def _by_mean(blocks: list[RewardSums]) -> dict[str, _Row]:
+    found = mean_task.find(blocks)
+    return {mean_task.MEAN: _by_search(found, blocks)} if found else {}
+
+
+def _by_regressions(steps: RewardedSteps, blocks: list[RewardSums]) -> dict[str, _Row]:
+    resampled = block_sums.resampled(blocks)
+    fits = {
+        name: _by_regression(name, settings, blocks, resampled)
+        for name, settings in _regressions(blocks, steps.is_constant).items()
+    }
+    if steps.left is not None and not steps.is_constant:
+        fits[BOTH] = _by_both_states(steps, steps.left.gamma)
+    return {name: row for name, row in fits.items() if row is not None}
+
+
+def _by_both_states(steps: RewardedSteps, gamma: float) -> _Row | None:
+    """Ridge regression on chi(s) and chi(s'); None where the task is 0."""
+    blocks = both_states.joined(steps).blocks()
+    centred = not has_constant(block_sums.total(blocks))
+    settings = {"centred": centred, "ridge": _best_ridge(blocks, centred)}
+    resampled = block_sums.resampled(blocks, _FEWER_RESAMPLES)
+    row = _by_regression(BOTH, settings, blocks, resampled)
+    w = None if row is None else both_states.task(row.estimate.w, gamma)
+    if row is None or w is None or not w.any():
+        return None
+    found = row.estimate
+    error = both_states.error(found.w, found.standard_error, gamma)
+    return _Row(
+        dataclasses.replace(found, w=w, standard_error=error),
+        row.r_squared,
+        both_states.task(row.w_of_others, gamma),
+        both_states.task(row.resampled, gamma),
+        row.explained,
+    )
+
+
 def _regressions(blocks: list[RewardSums], is_constant: bool) -> dict[str, dict[str, Any]]:
     """Settings of `solve` by method; a constant reward or feature leaves nothing to centre."""
     if is_constant:
         return {LEAST_SQUARES: {}}
-    if has_constant(_total(blocks)):
+    if has_constant(block_sums.total(blocks)):
         return {"ridge": {"ridge": _best_ridge(blocks, centred=False)}}
     return {
         LEAST_SQUARES: {},
@@ -209,16 +250,18 @@ def _regressions(blocks: list[RewardSums], is_constant: bool) -> dict[str, dict[
 
 def _best_ridge(blocks: list[RewardSums], centred: bool) -> float:
     """The penalty that predicts held-out blocks best."""
-    others, held_out = _split(blocks)
-    scores = [predicted(held_out, solve(others, centred=centred, ridge=r)) for r in _RIDGES]
+    others, held_out = block_sums.split(blocks)
+    scores = [
+        block_sums.predicted(held_out, solve(others, centred=centred, ridge=r)) for r in _RIDGES
+    ]
     return _RIDGES[int(np.argmax(scores))]
 
 
 def _by_regression(
     name: str, settings: dict[str, Any], blocks: list[RewardSums], resampled: list[RewardSums]
 ) -> _Row | None:
-    config, (others, held_out) = InferenceConfig(**settings), _split(blocks)
-    fit = _fit(_total(blocks), config)
+    config, (others, held_out) = InferenceConfig(**settings), block_sums.split(blocks)
+    fit = _fit(block_sums.total(blocks), config)
     if fit is None:
         return None
     part = solve(others, **settings)
@@ -226,15 +269,16 @@ def _by_regression(
     method = f"{name} ({config.ridge:g})" if config.ridge else name
     return _Row(
         _from_fit(method, fit),
-        predicted(held_out, part),
+        block_sums.predicted(held_out, part),
         part.w / max(float(np.linalg.norm(part.w)), 1e-12),
         np.array([other.w for other in again if other is not None] or [fit.w]),
+        block_sums.explained(held_out, part),
     )
 
 
 def _by_search(found: Found, blocks: list[RewardSums]) -> _Row:
-    estimated = _from_search(found, _total(blocks))
-    r_squared = _r_squared_along(estimated.w, *_split(blocks))
+    estimated = _from_search(found, block_sums.total(blocks))
+    r_squared = _r_squared_along(estimated.w, *block_sums.split(blocks))
     return _Row(estimated, r_squared, found.w_of_others, found.resampled)
 
 
@@ -272,65 +316,15 @@ def _best(validations: dict[str, Validation]) -> str:
     return best if explains or SEARCH not in validations else SEARCH
 
 
-# ---- sums of episodes
-
-
-def _split(blocks: list[RewardSums]) -> tuple[RewardSums, RewardSums]:
-    """Sums of the blocks to fit on and of those held out; a single block is both."""
-    if len(blocks) == 1:
-        return blocks[0], blocks[0]
-    step = min(_HELD_OUT, len(blocks))
-    others = [block for index, block in enumerate(blocks) if index % step != step - 1]
-    return _total(others), _total(blocks[step - 1 :: step])
-
-
-def _total(blocks: list[RewardSums]) -> RewardSums:
-    return sum(blocks[1:], blocks[0])
-
-
-def _resampled(blocks: list[RewardSums]) -> list[RewardSums]:
-    """Bootstrap: sums of as many blocks, drawn with replacement."""
-    moments = np.stack([block.moments for block in blocks])
-    rewarded = np.array([block.num_rewarded for block in blocks])
-    size = (_NUM_RESAMPLES, len(blocks))
-    totals = []
-    for draw in np.random.default_rng(0).integers(len(blocks), size=size):
-        counts = np.bincount(draw, minlength=len(blocks))
-        total = RewardSums(blocks[0].num_features)
-        total.moments = np.tensordot(counts.astype(np.float64), moments, axes=1)
-        total.num_rewarded = int(counts @ rewarded)
-        totals.append(total)
-    return totals
-
-
 def _r_squared_along(w: Floats, others: RewardSums, held_out: RewardSums) -> float:
     """R^2 of r ~ a phi . w + b on held-out steps, fitted on the others."""
-    return predicted(_projected(held_out, w), solve(_projected(others, w), centred=True))
+    return block_sums.predicted(
+        block_sums.projected(held_out, w), solve(block_sums.projected(others, w), centred=True)
+    )
 
 
 def fit_along(w: Floats, steps: RewardedSteps) -> tuple[Fit, float]:
     """The fit of r ~ a phi . w + b on all steps, and its R^2."""
-    sums = _projected(steps.sums(), w)
+    sums = block_sums.projected(steps.sums(), w)
     fit = solve(sums, centred=True)
-    return fit, predicted(sums, fit)
-
-
-def _projected(sums: RewardSums, w: Floats) -> RewardSums:
-    """The sums with phi . w as the only feature."""
-    d = sums.num_features
-    basis = np.zeros((d + 2, 3))
-    basis[:d, 0], basis[d, 1], basis[d + 1, 2] = w, 1.0, 1.0
-    narrow = RewardSums(1)
-    narrow.moments = basis.T @ sums.moments @ basis
-    narrow.num_rewarded = sums.num_rewarded
-    return narrow
-
-
-def predicted(held_out: RewardSums, fit: Fit) -> float:
-    """1 - SSE / SST of a fit's predictions on other steps; 0 where their reward never changes."""
-    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])  # phi . w - r + intercept
-    sse = float(coefficients @ held_out.moments @ coefficients)
-    num_steps = max(held_out.num_steps, 1)
-    total, mean = held_out.moments[-2, -2], held_out.moments[-1, -2] / num_steps
-    sst = float(total - num_steps * mean**2)
-    return 1 - max(sse, 0.0) / sst if sst > 1e-12 * max(total, 1e-300) else 0.0
+    return fit, block_sums.predicted(sums, fit)

@@ -30,6 +30,16 @@ class TriedTasks:
 
 
 @dataclass(frozen=True, eq=False)
+class LeftStates:
+    """The states that steps leave, for agents whose features are of states."""
+
+    features: NDArray[np.floating]
+    """[N, d], chi(s)."""
+    gamma: float
+    """The discount of the sums in psi."""
+
+
+@dataclass(frozen=True, eq=False)
 class RewardedSteps:
     """N steps with rewards."""
 
@@ -41,6 +51,12 @@ class RewardedSteps:
     """[N], which episode each step belongs to."""
     tried: TriedTasks | None = None
     """None where episodes did not pursue one task each."""
+    left: LeftStates | None = None
+    """None where features are of whole steps, or of s' by definition."""
+    by_mean: bool = False
+    """Whether the task is the mean of r times the features, as for forward-backward, and not a regression."""
+    prefers_regression: bool = False
+    """Whether search is only for rewards that no regression explains: it tries few tasks of many features."""
 
     @property
     def num_steps(self) -> int:

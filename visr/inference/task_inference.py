@@ -114,7 +114,7 @@ class TaskInference:
         assert self.world is not None
         free = np.flatnonzero(self.world.free)
         phi = collect.features(self.agent, np.arange(self.world.num_states)).astype(np.float64)
-        return RewardedSteps(phi[free], values[free], free)
+        return collect.of_agent(RewardedSteps(phi[free], values[free], free), self.agent)
 
     def _reward(self, given: Any) -> Reward:
         if not isinstance(given, str | Path) and not callable(given):
@@ -251,7 +251,10 @@ class TaskInference:
             )
         if prompts.is_dataset(prompt.given):
             return dataset.read(prompt.given, self.codec).rewarded(self.agent, prompt.given)
-        return self.recording().rewarded(prompt.given, self.codec)
+        recorded = self.recording()
+        return collect.of_agent(
+            recorded.rewarded(prompt.given, self.codec), self.agent, recorded.before
+        )
 
     def require_rewards(self) -> None:
         """Refuse an environment without rewards of its own."""

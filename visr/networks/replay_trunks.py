@@ -18,8 +18,10 @@ _NUM_COSINES = 128
 _FARTHEST = 6.0
 
 
-def trunk(space: spaces.Space, torso: str) -> Trunk:
-    """The trunk for these observations."""
+def trunk(space: spaces.Space, torso: str, num_features: int | None = None) -> Trunk:
+    """The trunk for these observations; states that outnumber the features also read those."""
+    if isinstance(space, spaces.Discrete) and num_features and space.n > num_features:
+        return ManyStatesTrunk(int(space.n), num_features)
     if isinstance(space, spaces.Discrete):
         return StateTrunk(int(space.n))
     if are_planes(space) and torso == "auto":
@@ -43,6 +45,23 @@ class StateTrunk(Trunk):
     def forward(self, observation: Tensor) -> Tensor:
         """[...] int64 -> [..., size]"""
         return self.table(observation).relu()
+
+
+class ManyStatesTrunk(Trunk):
+    """A row of a table for every state plus a projection of its features, which similar states share."""
+
+    def __init__(self, num_states: int, num_features: int) -> None:
+        super().__init__()
+        self.size = SIZE
+        self.table = nn.Embedding(num_states, SIZE)
+        self.similar = nn.Linear(num_features, SIZE)
+        self.body = nn.Sequential(nn.ReLU(), nn.Linear(SIZE, SIZE), nn.ReLU())
+        self.features: Tensor
+        self.register_buffer("features", torch.zeros(num_states, num_features))
+
+    def forward(self, observation: Tensor) -> Tensor:
+        """[...] int64 -> [..., size]"""
+        return self.body(self.table(observation) / 2 + self.similar(self.features[observation]))
 
 
 class Standardise(nn.Module):

@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from visr.atari_games import human_normalised
-from visr.config import SECTIONS, RunConfig
+from visr.config import REPLAY_LEARNERS, SECTIONS, RunConfig
 from visr.report import commands, curves, maps, scores, style
 from visr.report.figures import Picture
 from visr.report.read import RunData
@@ -164,7 +164,7 @@ def _facts(run: RunData) -> dict[str, str]:
         "Batch": f"{settings.batch_size} unrolls of {settings.unroll_length} steps",
         "Speed": f"{float(np.median(rates)):,.0f} steps/s" if rates.size else None,
     }
-    if agent.algorithm == "replay":
+    if agent.algorithm in REPLAY_LEARNERS:
         facts |= _replay_facts(run)
     return {name: value for name, value in facts.items() if value}
 

@@ -54,6 +54,8 @@ class ReplayLoop:
         self.num_steps = self.num_updates = 0
         self.stage = -1
         """The stage that learns now; -1 during the warm-up."""
+        self._stage_began = 0
+        """Updates before this stage."""
 
     def close(self) -> None:
         """Close the environments."""
@@ -126,12 +128,11 @@ class ReplayLoop:
 
     def _begin_stage(self) -> None:
         """Fit the features to all that is recorded, and start psi with new weights."""
-        self.stage = self._stage_due()
+        self.stage, self._stage_began = self._stage_due(), self.num_updates
         seed = derived_seed(self.config.training.seed, 3, self.stage)
         fresh = new_agent(self.config, self.agent.spec, seed)
         assert isinstance(fresh, ReplaySuccessorFeatures)
-        self.agent.psi.load_state_dict(fresh.psi.state_dict())
-        self.agent.target_psi.load_state_dict(fresh.psi.state_dict())
+        self.agent.start_afresh(fresh)
         self.agent.fit(self.recorded.sample(self._rng))
         self._optimiser = self._new_optimiser()
         self.practice.forget()
@@ -160,12 +161,11 @@ class ReplayLoop:
 
     def _rate_share(self) -> float:
         """A short rise at the start of each stage; in the last stage a linear fall."""
-        total, starts = self.config.replay.num_updates, self._starts()
-        first = starts[self.stage] * total
-        rise = min(1.0, (self.num_updates - first) / _WARM_UP + 0.01)
-        if self.stage < len(starts) - 1:
+        total, done = self.config.replay.num_updates, self.num_updates - self._stage_began
+        rise = min(1.0, done / _WARM_UP + 0.01)
+        if self.stage < self.config.replay.num_stages - 1:
             return rise
-        left = 1 - (self.num_updates - first) / max(total - first, 1)
+        left = 1 - done / max(total - self._stage_began, 1)
         return rise * max(left, _LAST_RATE)
 
     def _new_optimiser(self) -> Adam:
@@ -199,6 +199,7 @@ class ReplayLoop:
             "num_steps": self.num_steps,
             "num_updates": self.num_updates,
             "stage": self.stage + 1,
+            "stage_began": self._stage_began,
             "recorded": self.recorded.buffer.num_added,
         }
         return tensors, counts
@@ -206,7 +207,7 @@ class ReplayLoop:
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`."""
         self.num_steps, self.num_updates = counts["num_steps"], counts["num_updates"]
-        self.stage = counts["stage"] - 1
+        self.stage, self._stage_began = counts["stage"] - 1, counts["stage_began"]
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._optimiser = self._new_optimiser()
         load_moments(self._optimiser, within(tensors, "learner.adam."))

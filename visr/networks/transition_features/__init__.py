@@ -1,4 +1,4 @@
-"""chi(s, a, s'): fixed features of a step, fitted to recorded steps; the replay learner sums them."""
+"""chi(s, a, s'): features of a step, fitted to recorded steps; the replay learner sums them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,33 @@ from visr.networks import conv_torsos
 from visr.networks.plane_trunk import are_planes
 from visr.networks.transition_features.base import TransitionFeatures
 from visr.networks.transition_features.events import PlaneEvents
+from visr.networks.transition_features.laplacian import (
+    MOST_STATES,
+    LaplacianFeatures,
+    LaplacianStates,
+)
+from visr.networks.transition_features.learned import InverseDynamics, SelfPredictive
 from visr.networks.transition_features.pooled import PooledConvolutions
 from visr.networks.transition_features.projection import StateProjection, VectorProjection
+from visr.networks.transition_features.unit_features import UnitFeatures
+from visr.types import EnvSpec
+
+_LEARNED = {
+    "phi": UnitFeatures,
+    "laplacian": LaplacianFeatures,
+    "inverse": InverseDynamics,
+    "self-predictive": SelfPredictive,
+}
 
 
-def build(kind: str, space: spaces.Space, size: int, gamma: float) -> TransitionFeatures:
-    """Features of `kind` with `size` numbers; `auto` chooses by the observations."""
+def build(kind: str, spec: EnvSpec, size: int, gamma: float, updates: int) -> TransitionFeatures:
+    """Features of `kind` with `size` numbers; `auto` chooses by the observations.
+
+    `updates` are those of learned features in each stage.
+    """
+    space = spec.observation_space
     if kind == "auto":
-        kind = "events" if are_planes(space) else "projection"
-        kind = "pooled" if kind == "projection" and conv_torsos.is_image(space) else kind
+        kind = _by_observations(space, size)
     if kind == "events" and are_planes(space):
         return PlaneEvents(space.shape, size, gamma)  # pyright: ignore[reportArgumentType]
     if kind == "pooled" and isinstance(space, spaces.Box) and conv_torsos.is_image(space):
@@ -26,7 +44,21 @@ def build(kind: str, space: spaces.Space, size: int, gamma: float) -> Transition
         return StateProjection(int(space.n), size)
     if kind == "projection" and isinstance(space, spaces.Box) and len(space.shape) == 1:
         return VectorProjection(space.shape[0], size)
+    if kind == "laplacian" and isinstance(space, spaces.Discrete):
+        return LaplacianStates(int(space.n), size)
+    if kind in _LEARNED:
+        return _LEARNED[kind](spec, size, updates)
     raise UserError(
         f"transition_features = {kind!r} does not read observations of {space}; use "
         "--transition-features auto."
     )
+
+
+def _by_observations(space: spaces.Space, size: int) -> str:
+    """Events of planes, pooled convolutions of images, Laplacian of many states, else projections."""
+    if are_planes(space):
+        return "events"
+    if conv_torsos.is_image(space):
+        return "pooled"
+    many_states = isinstance(space, spaces.Discrete) and size < space.n <= MOST_STATES
+    return "laplacian" if many_states else "projection"

@@ -20,6 +20,8 @@ class TransitionFeatures(nn.Module, ABC):
     """The feature that tells the end of an episode."""
     counts_events = False
     """Whether features count events, most of them 0 in most steps."""
+    of_states = False
+    """Whether features are of s' and the end alone, so that states have features, too."""
 
     @property
     def num_used(self) -> int:

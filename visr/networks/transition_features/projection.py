@@ -27,6 +27,8 @@ class StateProjection(TransitionFeatures):
     With at least as many features as states every reward of states is linear in them.
     """
 
+    of_states = True
+
     def __init__(self, num_states: int, num_features: int) -> None:
         super().__init__()
         self.num_features = num_features
@@ -56,6 +58,7 @@ class VectorProjection(TransitionFeatures):
     """
 
     constant, end = 0, 1
+    of_states = True
 
     def __init__(self, num_inputs: int, num_features: int) -> None:
         super().__init__()

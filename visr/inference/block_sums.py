@@ -1,0 +1,69 @@
+"""Sums of blocks of episodes: held out, resampled, projected, predicted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from visr.inference.steps import Floats
+from visr.ops.regression import Fit, RewardSums
+
+_HELD_OUT = 4
+"""Every fourth block of episodes is held out."""
+NUM_RESAMPLES = 200
+
+
+def split(blocks: list[RewardSums]) -> tuple[RewardSums, RewardSums]:
+    """Sums of the blocks to fit on and of those held out; a single block is both."""
+    if len(blocks) == 1:
+        return blocks[0], blocks[0]
+    step = min(_HELD_OUT, len(blocks))
+    others = [block for index, block in enumerate(blocks) if index % step != step - 1]
+    return total(others), total(blocks[step - 1 :: step])
+
+
+def total(blocks: list[RewardSums]) -> RewardSums:
+    """Their sum."""
+    return sum(blocks[1:], blocks[0])
+
+
+def resampled(blocks: list[RewardSums], count: int = NUM_RESAMPLES) -> list[RewardSums]:
+    """Bootstrap: sums of as many blocks, drawn with replacement."""
+    moments = np.stack([block.moments for block in blocks])
+    rewarded = np.array([block.num_rewarded for block in blocks])
+    size = (count, len(blocks))
+    totals = []
+    for draw in np.random.default_rng(0).integers(len(blocks), size=size):
+        counts = np.bincount(draw, minlength=len(blocks))
+        drawn = RewardSums(blocks[0].num_features)
+        drawn.moments = np.tensordot(counts.astype(np.float64), moments, axes=1)
+        drawn.num_rewarded = int(counts @ rewarded)
+        totals.append(drawn)
+    return totals
+
+
+def projected(sums: RewardSums, w: Floats) -> RewardSums:
+    """The sums with phi . w as the only feature."""
+    d = sums.num_features
+    basis = np.zeros((d + 2, 3))
+    basis[:d, 0], basis[d, 1], basis[d + 1, 2] = w, 1.0, 1.0
+    narrow = RewardSums(1)
+    narrow.moments = basis.T @ sums.moments @ basis
+    narrow.num_rewarded = sums.num_rewarded
+    return narrow
+
+
+def explained(held_out: RewardSums, fit: Fit) -> float:
+    """1 - SSE / sum r^2 of a fit's predictions on other steps: high where they predict a constant, too."""
+    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])
+    sse = float(coefficients @ held_out.moments @ coefficients)
+    return 1 - max(sse, 0.0) / max(float(held_out.moments[-2, -2]), 1e-300)
+
+
+def predicted(held_out: RewardSums, fit: Fit) -> float:
+    """1 - SSE / SST of a fit's predictions on other steps; 0 where their reward never changes."""
+    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])  # phi . w - r + intercept
+    sse = float(coefficients @ held_out.moments @ coefficients)
+    num_steps = max(held_out.num_steps, 1)
+    square, mean = held_out.moments[-2, -2], held_out.moments[-1, -2] / num_steps
+    sst = float(square - num_steps * mean**2)
+    return 1 - max(sse, 0.0) / sst if sst > 1e-12 * max(square, 1e-300) else 0.0

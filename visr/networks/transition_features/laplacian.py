@@ -1,0 +1,110 @@
+"""Laplacian features: states between which few steps lie have similar features."""
+
+from __future__ import annotations
+
+import torch
+from torch import Generator, Tensor
+
+from visr.errors import UserError
+from visr.networks.transition_features.base import (
+    TransitionFeatures,
+    ended,
+    of_unroll,
+    whitening,
+)
+from visr.networks.transition_features.encoder import draw_steps, off_diagonal_square
+from visr.networks.transition_features.learned import LearnedFeatures
+from visr.types import EnvSpec, Transitions, Unroll
+
+_FLOOR = 1e-6
+MOST_STATES = 4_096
+_MEAN_STEPS = 4.0
+"""Mean number of steps between two states that should be alike."""
+
+
+class LaplacianStates(TransitionFeatures):
+    """The end, and the top eigenvectors of the transition counts between numbered states, whitened.
+
+    The counts are symmetrised and divided by the roots of both states' degrees.
+    """
+
+    of_states = True
+
+    def __init__(self, num_states: int, num_features: int) -> None:
+        super().__init__()
+        if num_states > MOST_STATES:
+            raise UserError(
+                f"transition_features = 'laplacian' counts steps between at most {MOST_STATES:,} states, "
+                f"and there are {num_states:,}; use --transition-features projection."
+            )
+        self.num_features = num_features
+        self.table: Tensor
+        self.whiten: Tensor
+        self.register_buffer("table", torch.zeros(num_states, num_features - 1))
+        self.register_buffer("whiten", torch.eye(num_features))
+
+    def fit(self, recorded: Unroll) -> None:
+        """Count, take the eigenvectors, whiten."""
+        steps = of_unroll(recorded)
+        assert steps.observation is not None
+        self.table.copy_(eigenvectors(steps.observation, steps.next_observation, *self.table.shape))
+        self.whiten.copy_(whitening(self._raw(steps), floor=_FLOOR))
+
+    def forward(self, steps: Transitions) -> Tensor:
+        """[N, d]"""
+        return self._raw(steps) @ self.whiten
+
+    def _raw(self, steps: Transitions) -> Tensor:
+        state = self.table[steps.next_observation]
+        return torch.cat([ended(steps)[:, None], state], dim=-1)
+
+
+def eigenvectors(before: Tensor, after: Tensor, num_states: int, count: int) -> Tensor:
+    """[S, count]: D^(-1/2) times the top eigenvectors of D^(-1/2) (C + C^T) D^(-1/2); 0 where never seen."""
+    counts = torch.bincount(before * num_states + after, minlength=num_states**2)
+    between = counts.view(num_states, num_states).double()
+    between = between + between.T
+    degree = between.sum(dim=1)
+    root = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0.0)
+    values, vectors = torch.linalg.eigh(root[:, None] * between * root)
+    best = values.argsort(descending=True, stable=True)[:count]
+    rows = vectors[:, best] * root[:, None] * degree.sum().sqrt()
+    found = torch.zeros(num_states, count)
+    found[:, : len(best)] = rows.float()
+    return found
+
+
+class LaplacianFeatures(LearnedFeatures):
+    """1, the end, and a learned e(s') that is alike in states a few steps apart, whitened.
+
+    The spectral contrastive loss, whose minimum spans the top eigenvectors of the transition operator.
+    """
+
+    of_states = True
+
+    def __init__(self, spec: EnvSpec, num_features: int, updates: int) -> None:
+        super().__init__(spec, num_features, num_features - 2, updates)
+
+    def loss(self, recorded: Unroll, rng: Generator) -> Tensor:
+        """-2 mean e(s) . e(s+) + mean (e(s_i) . e(s_j))^2, with s+ some steps after s."""
+        time, unroll = draw_steps(recorded, rng)
+        later = _steps_later(recorded, time, unroll, rng)
+        first = self.encoder(recorded.observation[time, unroll])
+        second = self.encoder(recorded.observation[later, unroll])
+        alike = (first * second).sum(dim=1).mean()
+        return -2 * alike + off_diagonal_square(first @ second.T)
+
+    def rows(self, steps: Transitions) -> Tensor:
+        """e(s')"""
+        return self.encoder.of_many(steps.next_observation)
+
+
+def _steps_later(recorded: Unroll, time: Tensor, unroll: Tensor, rng: Generator) -> Tensor:
+    """A later time in the same episode and unroll, a geometric number of steps away: [N]."""
+    draws = torch.rand(len(time), generator=rng).clamp(min=1e-9)
+    steps = 1 + (draws.log() / torch.tensor(1 - 1 / _MEAN_STEPS).log()).long()
+    later = (time + steps).clamp(max=len(recorded.action))
+    resets = torch.cat([torch.zeros_like(recorded.is_reset[:1]), recorded.is_reset])
+    count = resets.long().cumsum(dim=0)
+    same = count[later, unroll] == count[time, unroll]
+    return torch.where(same, later, time + 1)
