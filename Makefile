@@ -49,6 +49,9 @@ docs: $(STAMP) ## build the documentation into build/docs; warnings are errors, 
 results: $(STAMP) ## write the results pages of the documentation again, from results/ and the packed models
 	$(BIN)/python docs/results_pages.py
 
+notebooks: $(STAMP) ## execute the documentation's notebooks again and store their outputs
+	$(BIN)/python docs/notebooks/execute.py
+
 lint: $(STAMP) ## run the static checks only (ruff, pyright)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

@@ -46,6 +46,19 @@ def read(path: str) -> Csv:
         return list(csv.DictReader(file))
 
 
+def read_if_there(path: str) -> Csv:
+    """The rows of a CSV file; none before its experiment was run."""
+    return read(path) if (RESULTS / path).exists() else []
+
+
+def by(rows: Csv, *columns: str) -> dict[tuple[str, ...], Csv]:
+    """Rows with the same values in these columns, in the order in which they appear."""
+    found: dict[tuple[str, ...], Csv] = {}
+    for row in rows:
+        found.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return found
+
+
 def table(columns: Sequence[str], rows: Rows) -> str:
     """A Markdown table; the first column is text, the others are numbers."""
     rule = ["---", *["---:"] * (len(columns) - 1)]
@@ -122,9 +135,7 @@ def _constant_action() -> str:
 
 def _presets() -> str:
     rows = []
-    for path in sorted(RESULTS.glob("grid/tables/quality*.csv")) + sorted(
-        RESULTS.glob("replay/grid*.csv")
-    ):
+    for path in sorted(RESULTS.glob("grid/tables/quality*.csv")):
         by_preset: dict[str, Csv] = {}
         for row in read(str(path.relative_to(RESULTS))):
             by_preset.setdefault(row["preset"], []).append(row)
@@ -301,6 +312,105 @@ def _entry(suite: Suite, entry: Entry) -> list[str]:
     return [entry.key.name, steps, ", ".join(map(str, sorted(entry.seeds))), *cells]
 
 
+# ---- the replay learner
+
+REPLAY_WORDS = """\
+The [replay learner](../agents/replay.md) after pre-training, without weight changes: w by regression, then the averaged policies of
+its library. *Own policy* is the policy of w alone. Scores are means over seeds ± the standard deviation; with one seed, ± is the
+standard error over 30 episodes where scores are sampled."""
+
+
+def replay_page() -> str:
+    parts = ["# Results: the replay learner", NOTE, REPLAY_WORDS]
+    parts += [_replay_grid(), _replay_vectors(), _replay_features()]
+    parts += [
+        "## MinAtar\n\nThe scores are on [the page of MinAtar](minatar.md#the-replay-learner)."
+    ]
+    return _joined(parts)
+
+
+def _replay_grid() -> str:
+    rows = []
+    for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
+        scores = spread([float(run["mean"]) for run in runs], 3)
+        worst = min(float(run["worst"]) for run in runs)
+        cells = [
+            short(float(runs[0]["steps"])),
+            f"{_number(runs, 'cpu_seconds'):.0f}",
+            scores,
+            f"{worst:.2f}",
+        ]
+        cells += [
+            f"{_number(runs, 'own_policy'):.3f}",
+            "0",
+            f"{_number(runs, 'best_constant'):.2f}",
+        ]
+        rows.append([f"{world}, {tasks}", seeds_of(runs), *cells])
+    if not rows:
+        return ""
+    columns = [
+        "world, tasks",
+        "seeds",
+        "steps",
+        "CPU seconds",
+        "fraction of optimal",
+        "worst task",
+        "own policy",
+    ]
+    columns += ["random policy", "best constant action"]
+    words = "Exact fractions of optimal, 64 unseen tasks of each kind."
+    command = "python experiments/replay_grid.py open-10 rooms-11 open-20 rooms-21 --seeds 0 1 2"
+    return f"## Grid worlds\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
+
+
+def _replay_vectors() -> str:
+    rows = []
+    for (env, reward), runs in by(read_if_there("replay/vectors.csv"), "env", "reward").items():
+        cells = [
+            f"{_number(runs, 'cpu_seconds'):.0f}",
+            f"{_number(runs, 'r_squared'):.2f}",
+            _sampled(runs),
+        ]
+        cells += [f"{_number(runs, k):.1f}" for k in ("own_policy", "random", "best_constant")]
+        rows.append([f"{env}, `{reward}`", seeds_of(runs), *cells])
+    if not rows:
+        return ""
+    columns = [
+        "asked",
+        "seeds",
+        "CPU seconds",
+        "held-out R^2",
+        "return",
+        "own policy",
+        "random policy",
+        "best constant action",
+    ]
+    command = (
+        "python experiments/replay_vectors.py CartPole-v1 MountainCar-v0 Acrobot-v1 --seeds 0 1 2"
+    )
+    words = "Returns of the asked reward, 30 episodes."
+    return f"## Vectors\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
+
+
+def _replay_features() -> str:
+    keys = ("environment", "asked", "features")
+    rows = []
+    for (env, asked, kind), runs in by(read_if_there("replay/features.csv"), *keys).items():
+        cells = [seeds_of(runs), runs[0]["num_features"], f"{_number(runs, 'cpu_seconds'):.0f}"]
+        rows.append([f"{env}, {asked}", f"`{kind}`", *cells, _sampled(runs)])
+    if not rows:
+        return ""
+    columns = ["asked", "features", "seeds", "d", "CPU seconds", "score"]
+    return f"## Fixed and learned features\n\nOne budget for all kinds of features.\n\n{table(columns, rows)}"
+
+
+def _sampled(runs: Csv) -> str:
+    if len(runs) > 1:
+        return spread([float(run["score"]) for run in runs], 2)
+    error = runs[0]["standard_error"]
+    return f"{float(runs[0]['score']):.2f}" + (f" ± {float(error):.2f}" if error else "")
+
+
 # ---- Atari, classic control
 
 
@@ -433,27 +543,19 @@ def index_page(minatar: Suite) -> str:
         "What was tried, what did not work, and how settings were chosen: the appendices on [the paper's agents](appendix_paper.md), "
         "[the additions](appendix_additions.md) and [the settings of `grid-wide`](appendix_ablation.md). Numbers in the appendices are those of "
         "the day on which they were written.",
-        "```{toctree}\n:hidden:\n\ngrid\nminatar\natari\nclassic_control\nmodels\nappendix_paper\n"
+        "```{toctree}\n:hidden:\n\nreplay\ngrid\nminatar\natari\nclassic_control\nmodels\nappendix_paper\n"
         "appendix_additions\nappendix_ablation\n```",
     ])  # fmt: skip
 
 
 def _replay_grid_rows() -> list[list[str]]:
     rows = []
-    for path in sorted(RESULTS.glob("replay/grid*.csv")):
-        runs = read(str(path.relative_to(RESULTS)))
-        for family, words in (("boxes", "two boxes"), ("goals", "goal cells")):
-            score = f"{spread([float(run[f'{family}_gpi']) for run in runs], 3)} of optimal"
+    for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
+        if world == "open-10" and tasks in ("boxes", "goals"):
+            words = "two boxes" if tasks == "boxes" else "goal cells"
+            score = f"{spread([float(run['mean']) for run in runs], 3)} of optimal"
             where = f"grid 10 x 10, {words}"
-            rows.append(
-                [
-                    where,
-                    f"replay learner, preset `{runs[0]['preset']}`",
-                    score,
-                    seeds_of(runs),
-                    "[grid](grid.md)",
-                ]
-            )
+            rows.append([where, "replay learner", score, seeds_of(runs), "[replay](replay.md)"])
     return rows
 
 
@@ -475,6 +577,7 @@ def pages() -> dict[str, str]:
     (minatar,) = (suite for suite in found.suites if suite.key == "minatar")
     return {
         "index.md": index_page(minatar),
+        "replay.md": replay_page(),
         "grid.md": grid_page(found.grid, build.grid.evaluated(found.runs)),
         "minatar.md": minatar_page(minatar),
         "atari.md": atari_page(),

@@ -40,7 +40,8 @@ def store(path: Path) -> None:
     """Execute a notebook and write it with its outputs, without times and versions."""
     with tempfile.TemporaryDirectory() as place:
         notebook = executed(path, Path(place))
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "name": "python3"}}
+    kernel = {"display_name": "Python 3", "name": "python3"}
+    notebook.metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
     nbformat.write(notebook, path)
