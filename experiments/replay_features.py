@@ -1,7 +1,8 @@
 """All features of a step on the same settings and seed: one row for each environment and kind, in a CSV file.
 
 python experiments/replay_features.py grid rooms cartpole breakout --seeds 0 --share 0.5
-`--share` scales the steps and updates of the presets; `--tune` asks for other tasks than the scored ones.
+`--share` scales the default steps and updates; `--tune` asks for other tasks than the scored ones.
+`--explain 40000` only fits the features to so many random steps, and reports the R^2 of rewards (not `fb`).
 """
 
 import argparse
@@ -10,14 +11,17 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
+import torch
 
 import visr
 from visr import config as configuration
-from visr import pretraining
+from visr import envs, pretraining
 from visr.config import RunConfig, presets
 from visr.evaluation.grid_benchmark import GridBenchmark
-from visr.inference import grid_rewards
+from visr.inference import block_sums, grid_rewards, recording
+from visr.inference.steps import RewardedSteps
+from visr.ops.regression import solve
+from visr.training.replay_loop import ReplayLoop
 
 LEARNED = ("phi", "laplacian", "inverse", "self-predictive", "fb")
 KINDS = {
@@ -26,31 +30,28 @@ KINDS = {
     "cartpole": ("projection", *LEARNED),
     "breakout": ("events", "pooled", *LEARNED),
 }
-PRESETS = {
-    "grid": ("replay-grid", "visr/Grid-v0", {}),
-    "rooms": (
-        "replay-grid",
-        "visr/Grid-v0",
-        {"layout": "four-rooms", "height": 11, "width": 11},
-    ),
-    "cartpole": ("replay-vectors", "CartPole-v1", {}),
-    "breakout": ("replay-minatar", "MinAtar/Breakout-v1", {}),
+ENVIRONMENTS = {
+    "grid": ("visr/Grid-v0", {}),
+    "rooms": ("visr/Grid-v0", {"layout": "four-rooms", "height": 11, "width": 11}),
+    "cartpole": ("CartPole-v1", {}),
+    "breakout": ("MinAtar/Breakout-v1", {}),
 }
 ASKED = {"cartpole": ("env", "x0 > 0.5", "abs(x1) > 0.5"), "breakout": ("env",)}
 TUNED = {"cartpole": ("env", "x0 < -0.5", "x3 > 0.3"), "breakout": ("env",)}
 """Rewards to choose settings by; the environments' own are scored as well, on another seed."""
 COLUMNS = (
     *("environment", "features", "seed", "num_features", "steps", "updates", "feature_updates"),
-    *("cpu_seconds", "asked", "score", "own_policy", "standard_error", "r_squared"),
+    *("cpu_seconds", "asked", "score", "planned", "standard_error", "r_squared"),
 )
 Rows = list[dict[str, object]]
 
 
 def configured(name: str, kind: str, seed: int, share: float, fields: dict[str, str]) -> RunConfig:
-    """The preset of an environment, with these features and a share of its steps and updates."""
-    preset, env, more = PRESETS[name]
-    base = configuration.replace(presets.get(preset), env=env, seed=seed, **more)
-    chosen = {"algorithm": "fb"} if kind == "fb" else {"transition_features": kind}
+    """The default settings of an environment, with these features and a share of its steps and updates."""
+    env, more = ENVIRONMENTS[name]
+    base = presets.for_environment(env, "fb" if kind == "fb" else "replay")
+    base = configuration.replace(base, env=env, seed=seed, **more)
+    chosen = {} if kind == "fb" else {"transition_features": kind}
     counts = {
         "num_steps": round(base.training.num_steps * share),
         "num_updates": round(base.replay.num_updates * share),
@@ -63,7 +64,7 @@ def configured(name: str, kind: str, seed: int, share: float, fields: dict[str, 
 
 
 def scores_of_grid(run: visr.Run, seed: int, is_tuning: bool) -> Rows:
-    """Mean fraction of optimal over 50 pairs of boxes and 50 goals."""
+    """Mean fraction of optimal over 50 pairs of boxes and 50 goals; `planned` is the features' limit."""
     benchmark = GridBenchmark.for_environment(run.config)
     assert benchmark is not None
     if is_tuning:
@@ -72,7 +73,7 @@ def scores_of_grid(run: visr.Run, seed: int, is_tuning: bool) -> Rows:
             benchmark.families[name] = rewards
     found = benchmark.scores(run.agent)
     return [
-        {"asked": name, "score": found[f"{name}_gpi"], "own_policy": found[name]}
+        {"asked": name, "score": found[f"{name}_gpi"], "planned": found[f"{name}_planned"]}
         for name in ("boxes", "goals")
     ]
 
@@ -81,7 +82,7 @@ def scores_of_episodes(run: visr.Run, seed: int, rewards: tuple[str, ...]) -> Ro
     """Mean asked returns of 30 episodes, and the held-out R^2 of each reward."""
     rows: Rows = []
     for reward in rewards:
-        settings = {"num_episodes": 10**6, "num_steps": 50_000, "seed": seed + 1}
+        settings = {"num_episodes": 10**6, "num_steps": 30_000, "seed": seed + 1}
         compared = run.compare(reward, **(settings if reward == "env" else {}))
         fits = [name for name in compared.estimates if "search" not in name]
         best = compared.best if compared.best in fits else fits[0]
@@ -89,16 +90,42 @@ def scores_of_episodes(run: visr.Run, seed: int, rewards: tuple[str, ...]) -> Ro
             best = max(fits, key=lambda name: compared.validations[name].r_squared)
         prompt = run.inference.prompt(reward=reward)
         task = run.inference.to_task(prompt, compared, best)
-        row: dict[str, object] = {"asked": reward}
-        for column, gpi in (("score", True), ("own_policy", False)):
-            played = run.evaluate_episodes(task, gpi=gpi, num_episodes=30, seed=seed).asked
-            row[column] = played.mean
-            if gpi:
-                row["standard_error"] = played.standard_error
+        played = run.evaluate_episodes(task, gpi=True, num_episodes=30, seed=seed).asked
+        row: dict[str, object] = {"asked": reward, "score": played.mean}
+        row["standard_error"] = played.standard_error
         if best in compared.validations:
             row["r_squared"] = compared.validations[best].r_squared
         rows.append(row)
     return rows
+
+
+def explained(name: str, kind: str, seed: int, num_steps: int, fields: dict[str, str]) -> Rows:
+    """Held-out R^2 of each reward by features fitted to the same random steps; psi learns nothing."""
+    config = configured(name, kind, seed, 1.0, fields)
+    loop = ReplayLoop(configuration.replace(config, num_steps=num_steps))
+    while loop.num_steps < num_steps:
+        unroll = loop.actor.explore(loop.practice.w, loop.practice.epsilon)
+        loop.recorded.add(unroll)
+        loop.num_steps += unroll.num_steps
+    steps = loop.recorded.sample(torch.Generator().manual_seed(seed), num_steps)
+    began = time.process_time()
+    loop.agent.fit(steps)
+    spent = round(time.process_time() - began)
+    recorded = recording.of_unrolls(loop.agent, config, steps)
+    rows: Rows = []
+    for reward in ASKED[name]:
+        given = steps.reward.T[~steps.is_reset.T].double().numpy()
+        rewarded = RewardedSteps(recorded.phi, given, recorded.episode)
+        if reward != "env":
+            rewarded = recorded.rewarded(reward, envs.space_codec(config))
+        if rewarded.is_constant:
+            continue
+        others, held_out = block_sums.split(rewarded.blocks())
+        fits = [solve(others, centred=True, ridge=ridge) for ridge in (0.0, 0.01, 0.1, 1.0)]
+        best = max(block_sums.predicted(held_out, fit) for fit in fits)
+        rows.append({"asked": reward, "r_squared": best})
+    loop.close()
+    return [{**_about(name, kind, seed, loop.config, spent), "updates": 0, **row} for row in rows]
 
 
 def cell(name: str, kind: str, seed: int, share: float, is_tuning: bool, fields: dict) -> Rows:
@@ -112,7 +139,11 @@ def cell(name: str, kind: str, seed: int, share: float, is_tuning: bool, fields:
             rows = scores_of_grid(run, seed, is_tuning)
         else:
             rows = scores_of_episodes(run, seed, (TUNED if is_tuning else ASKED)[name])
-    about = {
+    return [{**_about(name, kind, seed, config, spent), **row} for row in rows]
+
+
+def _about(name: str, kind: str, seed: int, config: RunConfig, spent: int) -> dict[str, object]:
+    return {
         "environment": name,
         "features": kind,
         "seed": seed,
@@ -122,7 +153,6 @@ def cell(name: str, kind: str, seed: int, share: float, is_tuning: bool, fields:
         "feature_updates": config.replay.feature_updates,
         "cpu_seconds": spent,
     }
-    return [{**about, **{k: _rounded(v) for k, v in row.items()}} for row in rows]
 
 
 def _rounded(x: object) -> object:
@@ -137,6 +167,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--share", type=float, default=1.0)
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--explain", type=int, default=0, metavar="STEPS")
     parser.add_argument("--set", nargs="*", default=[], metavar="FIELD=NUMBER")
     parser.add_argument("--out", type=Path, default=Path("results/replay/features.csv"))
     chosen = parser.parse_args()
@@ -145,7 +176,11 @@ def main() -> None:
     for seed in chosen.seeds:
         for name in chosen.environments:
             for kind in chosen.kinds or KINDS[name]:
-                rows = cell(name, kind, seed, chosen.share, chosen.tune, fields)
+                if chosen.explain:
+                    rows = explained(name, kind, seed, chosen.explain, fields)
+                else:
+                    rows = cell(name, kind, seed, chosen.share, chosen.tune, fields)
+                rows = [{k: _rounded(v) for k, v in row.items()} for row in rows]
                 for row in rows:
                     print(row, flush=True)
                 is_new = not chosen.out.exists()
@@ -157,5 +192,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    np.set_printoptions(precision=3)
     main()

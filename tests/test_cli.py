@@ -134,9 +134,13 @@ def test_defaults_are_the_environments_at_any_position_of_its_id(
     visr("pretrain", "Taxi-v4", "--seed", "5", "--out", "x")
     visr("pretrain", "--seed", "5", "--out", "x", "Taxi-v4")
     visr("pretrain", "--seed", "5", "--out", "x")
-    classic = configuration.replace(presets.get("classic"), env="Taxi-v4", seed=5)
-    grid = configuration.replace(presets.get("grid"), seed=5)
-    assert seen == [classic, classic, grid]
+    visr("pretrain", "Taxi-v4", "--batch-size", "8", "--out", "x")
+    visr("pretrain", "Taxi-v4", "--algorithm", "visr", "--out", "x")
+    taxi = configuration.replace(presets.get("replay-vectors"), env="Taxi-v4", seed=5)
+    grid = configuration.replace(presets.get("replay-grid"), seed=5)
+    papers = configuration.replace(presets.get("classic"), env="Taxi-v4")
+    smaller = configuration.replace(papers, batch_size=8)
+    assert seen == [taxi, taxi, grid, smaller, papers]
 
 
 def test_other_environments_train_and_reject_expressions_of_the_grid(tmp_path: Path):

@@ -278,8 +278,10 @@ def test_no_value_of_a_section_breaks_the_reader(name: str, value: Any):
     [
         ({"goal_share": 0.9, "stretch_share": 0.4}, "sum to 1.3"),
         ({"num_stages": 20}, "num_stages = 20"),
+        ({"transition_features": "pixels"}, "is not a choice"),
+        ({"algorithm": "fb", "transition_features": "phi"}, "learns features of its own"),
     ],
 )
-def test_shares_of_practised_tasks_and_stages_are_checked(fields: dict[str, Any], words: str):
+def test_settings_of_the_replay_learners_are_checked(fields: dict[str, Any], words: str):
     with pytest.raises(UserError, match=words):
-        configuration.replace(RunConfig(), algorithm="replay", **fields)
+        configuration.replace(RunConfig(), **{"algorithm": "replay", **fields})

@@ -92,9 +92,11 @@ def tiny(words: Words) -> list[str]:
             rest = ["visr/Grid-v0" if w.startswith("ALE/") else w for w in rest]
             rest[rest.index("--num-actor-groups") + 1] = "1"
             extra = ["--preset", "smoke", "--num-steps", "1280"]
+        elif verb == "pretrain" and "--dataset" in rest:
+            extra = ["--num-updates", "5"]
         elif verb == "pretrain":
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
-            extra += ["--num-updates", "20"] if "replay" in rest else []
+            extra += ["--num-updates", "20"] if {"replay", "fb"} & {*rest} else []
         elif verb == "finetune":
             extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]
     elif verb == "pretrain" and "--num-steps" in rest:
@@ -121,6 +123,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
             assert main(["infer", "runs/wheels", "--reward", reward, "--out", f"{name}.json"]) == 0
     observations = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
     np.savez(path / "data.npz", observations=observations, rewards=observations[:, 0])
+    steps = {"observations": observations, "rewards": observations[:, 0]}
+    np.savez(path / "steps.npz", actions=np.arange(200) % 2, allow_pickle=False, **steps)
     return path
 
 

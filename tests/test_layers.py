@@ -14,6 +14,9 @@ ROOT = Path(__file__).parent.parent / "visr"
 
 LAYERS = [
     "errors",
+    "terminal",
+    "strict_json",
+    "surroundings",
     "child_processes",
     "arguments",
     "types",
@@ -33,6 +36,7 @@ LAYERS = [
     "report",
     "pretraining",
     "run_files",
+    "run_refine",
     "run",
     "sharing",
     "api",
@@ -53,7 +57,16 @@ LATER = {
 }
 """The only imports of a later layer: (file, layer)."""
 
-WITHOUT_TORCH = {"errors", "types", "atari_games", "config", "cli"}
+WITHOUT_TORCH = {
+    "errors",
+    "terminal",
+    "surroundings",
+    "strict_json",
+    "types",
+    "atari_games",
+    "config",
+    "cli",
+}
 HEAVY = {"torch", "gymnasium", "matplotlib", "scipy"}
 
 

@@ -15,6 +15,7 @@ from visr import config as configuration
 from visr.config import GRID, RunConfig, presets
 from visr.envs import modules
 from visr.errors import UserError
+from visr.inference import offline
 from visr.play.policy import Policy
 from visr.run import Run
 from visr.sharing import pack, pull, push
@@ -41,8 +42,11 @@ __all__ = [
 ]
 
 
+WITH_DATASET = "With a dataset, num_updates says how long training is; leave out num_steps."
+
+
 def pretrain(
-    env: str | EnvSpec | gymnasium.Env | Callable[..., gymnasium.Env] = GRID,
+    env: str | EnvSpec | gymnasium.Env | Callable[..., gymnasium.Env] | None = None,
     *,
     preset: str | None = None,
     out: str | Path | None = None,
@@ -53,20 +57,27 @@ def pretrain(
 ) -> Run:
     """Pre-train without rewards and return the run; `fields` are any of the configuration's.
 
-    `env` is an id, a registered environment or its spec, or a class or function that makes one.
+    `env` is an id, a registered environment or its spec, or a class or function that makes one; by default
+    the grid world. With `dataset`, an .npz file or "minari:ID", the replay learner learns from recorded
+    steps, and without `env` no environment is needed.
     `cluster` trains on Ray: "local" starts it here, "auto" or "ray://host:port" joins one that runs.
     `observe` is called with the progress (`num_steps`, `total_steps`, `metrics`, ...) after every round.
     `wandb` logs the metrics to Weights & Biases.
 
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
-    env = modules.id_of(env)
-    configuration.check_env(env)
-    config = (
-        presets.for_environment(env, fields.get("algorithm"))
-        if preset is None
-        else presets.get(preset)
+    dataset = _dataset(fields)
+    env = (
+        modules.id_of(env) if env is not None else offline.dataset_id(dataset) if dataset else GRID
     )
+    configuration.check_env(env)
+    algorithm = fields.get("algorithm")
+    if preset is not None:
+        config = presets.get(preset)
+    elif dataset:
+        config = presets.for_dataset(env, algorithm)
+    else:
+        config = presets.for_environment(env, algorithm, fields)
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = arguments.path(out, "out") if out is not None else default_path(config)
     modules.trust(env, remember=True)
@@ -81,34 +92,49 @@ def resume(
     cluster: str | None = None,
     observe: Observer | None = None,
     wandb: bool = False,
+    accept_cost: bool = False,
 ) -> Run:
     """Go on with a run that was stopped or killed, to the end it would have had.
 
-    `num_steps` extends it, finished or not, to so many steps in all.
+    `num_steps` extends it, finished or not, to so many steps in all. `accept_cost` goes on although
+    the run's settings ask for much memory or time.
     """
     observe = observe or progress.notebook_progress()
     path = arguments.path(path, "path")
-    return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb))
+    return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb, accept_cost))
 
 
-def load(path: str | Path, *, device: str = "auto") -> Run:
+def _dataset(fields: dict[str, Any]) -> str:
+    """The dataset's name among the fields, as text; "" without one."""
+    given = fields.get("dataset") or ""
+    if given and "num_steps" in fields:
+        raise UserError(WITH_DATASET)
+    if given:
+        fields["dataset"] = str(arguments.path(given, "dataset"))
+    return fields.get("dataset", "")
+
+
+def load(path: str | Path, *, device: str = "auto", env: str | None = None) -> Run:
     """A finished run, one still in training as of its newest checkpoint, or a packed model.
 
     A packed model is a file that `visr pack` wrote, or `pretrained:NAME`. Its tasks and what is inferred or
-    recorded with it are written under runs/packed-NAME-... or runs/pretrained-NAME.
+    recorded with it are written under runs/packed-NAME-... or runs/pretrained-NAME. `env` names the
+    environment to act in, for a run that learnt from a dataset and knows none.
     """
     if not isinstance(path, str) or "\0" in path:  # a Path cannot hold `pretrained:NAME`
         path = arguments.path(path, "path")
     if packed_models.is_packed(path):
         model = packed_models.open_model(path)
-        return Run(model.run_dir(), device, model)
-    return Run(RunDir.open(path), device)
+        return Run(model.run_dir(), device, model, env)
+    return Run(RunDir.open(path), device, env=env)
 
 
 def default_path(config: RunConfig) -> Path:
     """A place under runs/ that is still free."""
     module, _, name = config.env.rpartition(":")
     own = f"{Path(module).stem}-{name}" if module.endswith(".py") else config.env
+    if not config.has_environment:
+        own = f"dataset-{Path(config.replay.dataset.rpartition(':')[2]).stem}"
     stem = re.sub(r"\W+", "-", own).lower()
     candidates = (Path("runs") / f"{stem}-{number}" for number in range(1, 1_000_000))
     return next(path for path in candidates if not path.exists())

@@ -45,11 +45,11 @@ def _user_code(refusal: str) -> Iterator[None]:
     """A user's own exception becomes the cause of a UserError, and keeps its traceback."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UserError(f"{refusal}: {described(error)}.") from error
 
 
-def described(error: Exception) -> str:
+def described(error: BaseException) -> str:
     """The type and the words of an exception, on one line."""
     with contextlib.suppress(Exception):
         words = one_line(str(error), 300).rstrip(".")

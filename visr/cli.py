@@ -8,11 +8,21 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from visr.errors import Stopped, UserError, command_line, did_you_mean, one_line
+from visr import surroundings, terminal
+from visr.errors import (
+    HelpShown,
+    Stopped,
+    UserError,
+    command_line,
+    did_you_mean,
+    one_line,
+    short_repr,
+)
 
 VERBS = {
     "pretrain": "train without rewards in an environment",
     "infer": "turn a reward into a task w for a pre-trained run",
+    "refine": "improve a task's policy from recorded steps, without the environment",
     "finetune": "train further on the true reward, starting from a pre-trained psi",
     "evaluate": "evaluate a task's policy: exactly on the grid, by episodes elsewhere",
     "play": "play episodes of a task or a skill, or record a video",
@@ -28,12 +38,15 @@ VERBS = {
     "doctor": "check whether an environment can be used",
     "list": "list environments, presets, rewards or models",
 }
+_WITHOUT_TORCH = ("list", "report")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb. Exit codes: 0 success, 2 bad input, 130 and 143 stopped by a signal, 1 otherwise."""
     args = list(sys.argv[1:] if arguments is None else arguments)
     _open_closed_streams()
+    if arguments is None:  # a process of our own
+        terminal.guard_process()
     with command_line():
         return _exit_code(args)
 
@@ -52,6 +65,11 @@ def _exit_code(args: list[str]) -> int:
     except KeyboardInterrupt:
         _say("Interrupted.")
         return 130
+    except SystemExit as stop:  # no code of ours calls it
+        code = short_repr(stop.code)
+        return _refuse(
+            f"Code that visr called ended it with sys.exit({code}); let it raise instead"
+        )
     except BrokenPipeError:
         _discard(sys.stdout)
         return 1
@@ -60,15 +78,16 @@ def _exit_code(args: list[str]) -> int:
         reason = error.strerror or str(error)
         where = "the output" if error.filename is None else error.filename
         return _refuse(f"Cannot access {where}: {reason}; choose another place.")
-    except (MemoryError, RuntimeError) as error:
+    except (ImportError, MemoryError, RuntimeError) as error:
         if not _is_out_of_memory(error):
             raise
         return _refuse("There is not enough memory; ask for smaller sizes or counts.")
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """torch raises RuntimeError when it cannot allocate."""
-    return isinstance(error, MemoryError) or "allocate memory" in str(error)
+    """torch raises RuntimeError when it cannot allocate; libraries cannot be loaded without memory."""
+    words = ("allocate memory", "failed to map segment")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 def _open_closed_streams() -> None:
@@ -91,7 +110,7 @@ def _refuse(text: str) -> int:
 def _say(sentence: str) -> None:
     """Print on stderr; if that fails, the exit code is all that is left."""
     try:
-        print(f"visr: {sentence}", file=sys.stderr, flush=True)
+        terminal.say(f"visr: {sentence}", flush=True)
     except OSError:
         _discard(sys.stderr)
 
@@ -106,21 +125,22 @@ def _discard(stream: TextIO | None) -> None:
 
 def _run(args: list[str]) -> int:
     if not args or args[0] in ("-h", "--help"):
-        print(_help())
+        terminal.show_lines(_help())
         return 0
     if args[0] == "--version":
         from visr import __version__
 
-        print(f"visr {__version__}")
+        terminal.show(f"visr {__version__}")
         return 0
     verb, rest = args[0], args[1:]
     if verb not in VERBS:
         hint = did_you_mean(verb, VERBS, "`visr --help` lists the commands.", "`visr {}`")
         raise UserError(f"There is no command `{verb}`; {hint}")
+    surroundings.check(needs_torch=verb not in _WITHOUT_TORCH)
     try:
         return _load(verb)(rest)
-    except SystemExit as stop:  # tyro exits after printing help
-        return int(stop.code or 0)
+    except HelpShown:
+        return 0
 
 
 def _load(verb: str) -> Callable[[list[str]], int]:

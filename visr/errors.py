@@ -16,13 +16,15 @@ _FLAG = re.compile(
 _ARGUMENTS = {"steps": "num_steps", "episodes": "num_episodes", "trials": "num_episodes"}
 """Arguments of Python whose flags have other names."""
 _is_command_line = False
+_LONGEST = 100_000
+"""Characters of a sentence."""
 
 
 class _Sentence(Exception):
     """One sentence, written with flags (--torso auto) and shown in Python with arguments (torso="auto")."""
 
     def __str__(self) -> str:
-        text = super().__str__()
+        text = one_line(super().__str__(), _LONGEST)
         return text if _is_command_line else with_arguments(text)
 
 
@@ -72,6 +74,10 @@ class Stopped(_Sentence):
         self.signal_number = signal_number
 
 
+class HelpShown(Exception):
+    """The help of a command was printed; nothing is left to do."""
+
+
 def short_repr(value: Any, most: int = 60) -> str:
     """The repr of a value on one line, cut to `most` characters."""
     try:
@@ -97,7 +103,16 @@ def one_line(text: str, most: int = 1_000) -> str:
     """
     line = " ".join(text.split())
     line = line if len(line) <= most else f"{line[: most - 300]} ... {line[-295:]}"
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in line)
+    return printable(line)
+
+
+def printable(text: str) -> str:
+    """`text` with escapes for control characters and for marks that reverse the direction of text."""
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    return character if character.isprintable() else repr(character)[1:-1]
 
 
 def encodable(text: str) -> str:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visr import config as configuration
+from visr import envs, terminal
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
-from visr.config import BASELINES, REPLAY_LEARNERS, AgentConfig, RunConfig
+from visr.config import BASELINES, REPLAY_LEARNERS, AgentConfig, RunConfig, cost
 from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
-from visr.inference import recording
+from visr.inference import offline, recording
+from visr.storage import new_files
 from visr.storage.files import writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
@@ -23,18 +25,22 @@ from visr.training import boards, driver
 from visr.training.driver import Every, Hooks, Observer
 from visr.training.loop import Loop
 from visr.training.metrics import MetricsWriter
+from visr.types import Unroll
 
 if TYPE_CHECKING:
     from visr.cluster.loop import ClusterLoop
     from visr.evaluation.two_phase import PhaseTwo
     from visr.paper.baselines.rainbow.agent import Rainbow
+    from visr.training.offline_loop import OfflineLoop
     from visr.training.replay_loop import ReplayLoop
 
-    AnyTrainer = Loop | ClusterLoop | Rainbow | ReplayLoop
+    AnyTrainer = Loop | ClusterLoop | Rainbow | ReplayLoop | OfflineLoop
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _STABLE_BASELINES = ("dqn", "ppo")
+_DESCRIBED_STEPS = 40_000
+"""Recorded steps by which the library is described."""
 
 
 def start(
@@ -47,10 +53,11 @@ def start(
     """Pre-train from scratch into a new run directory, on this machine or on a Ray cluster."""
     RunDir(path).refuse_existing()  # before a cluster is started
     _require_wandb(config, wandb)
+    config, data = _with_dataset(config)
     with RunDir(path).locked():
         if config.agent.algorithm in _STABLE_BASELINES:
             return _train_stable_baseline(RunDir(path), config, cluster)
-        with _trainer(config, cluster) as trainer:
+        with _trainer(config, cluster, data=data) as trainer:
             run = RunDir.create(path, config)
             try:
                 rows = MetricsWriter(run, wandb)
@@ -69,10 +76,12 @@ def resume(
     cluster: str | None = None,
     num_steps: int | None = None,
     wandb: bool = False,
+    accept_cost: bool = False,
 ) -> RunDir:
     """Continue from a run's newest checkpoint; the result is the same as without the interruption.
 
-    `num_steps` extends the run to so many steps in all.
+    `num_steps` extends the run to so many steps in all. An extraordinary cost must be accepted: the run may
+    be a stranger's.
     """
     run = RunDir.open(path)
     if run.is_finetuned:
@@ -82,23 +91,30 @@ def resume(
     with run.locked():
         before = run.config()
         config = before if num_steps is None else _extended(run, before, num_steps)
+        left = config.training.num_steps - max((int(p.stem) for p in run.checkpoints()), default=0)
+        estimate = cost.of_training(config, max(left, 0))
+        cost.require_consent(run.path, config, estimate, accept_cost)
         _require_wandb(config, wandb)
         if config.agent.algorithm in _STABLE_BASELINES:
             return _train_stable_baseline(run, config, cluster)
-        with _trainer(config, cluster, num_processes) as trainer:
+        data = None if run.replay_pieces() else _with_dataset(config)[1]
+        with _trainer(config, cluster, num_processes, data) as trainer:
             rows = MetricsWriter(run, wandb)
             if not run.checkpoints() and not run.metrics.exists():  # killed before the first one
                 _save_first(run, trainer)
             driver.restore(run, trainer, rows)
             if config != before:
                 _extend(run, before, config, trainer.num_steps)
-            _train(run, trainer, rows, observe, _flags(cluster, wandb))
+            _train(run, trainer, rows, observe, _flags(cluster, wandb, accept_cost))
     return run
 
 
 def _extended(run: RunDir, config: RunConfig, num_steps: int) -> RunConfig:
     """The same configuration with more steps."""
     longer = configuration.replace(config, num_steps=num_steps)
+    if config.replay.dataset:
+        updates = math.ceil(num_steps / config.replay.transitions_per_update)
+        longer = configuration.replace(longer, num_updates=updates)
     planned = config.training.num_steps
     if longer.training.num_steps < planned:
         raise UserError(
@@ -119,7 +135,7 @@ def _extend(run: RunDir, before: RunConfig, config: RunConfig, num_steps: int) -
     The recorded sample holds phi of the shorter training: it is removed now and recorded again at the end.
     """
     with writing(run.recorded):
-        run.recorded.unlink(missing_ok=True)
+        new_files.remove(run.recorded)
     run.write_config(config)
     old, new = before.training.num_steps, config.training.num_steps
     log.warning(
@@ -151,6 +167,26 @@ def _schedules(agent: AgentConfig, old: int, new: int, now: int) -> list[str]:
     return words
 
 
+def _with_dataset(config: RunConfig) -> tuple[RunConfig, Unroll | None]:
+    """The configuration with the size of its dataset, and the dataset's steps; without one, nothing new."""
+    source, length = config.replay.dataset, config.training.unroll_length
+    if not source:
+        return config, None
+    codec = envs.space_codec(config)
+    data = offline.unrolls(source, codec, length, config.agent.num_features)
+    capacity, replay = config.replay.buffer_steps, config.replay
+    if capacity < data.num_steps:
+        log.warning(
+            "visr: %s takes %s steps of memory; only the last %s are used (--buffer-steps).",
+            source,
+            f"{data.num_steps:,}",
+            f"{capacity:,}",
+        )
+    drawn = replay.num_updates * replay.transitions_per_update
+    size = min(capacity, data.num_steps)
+    return configuration.replace(config, num_steps=drawn, buffer_steps=size), data
+
+
 def _require_wandb(config: RunConfig, wandb: bool) -> None:
     """Refuse --wandb before anything is written, if it cannot work."""
     if wandb and config.agent.algorithm in _STABLE_BASELINES:
@@ -161,9 +197,12 @@ def _require_wandb(config: RunConfig, wandb: bool) -> None:
 
 @contextlib.contextmanager
 def _trainer(
-    config: RunConfig, cluster: str | None, num_processes: int | None = None
+    config: RunConfig,
+    cluster: str | None,
+    num_processes: int | None = None,
+    data: Unroll | None = None,
 ) -> Iterator[AnyTrainer]:
-    """The loop of one machine, that of a cluster, the replay learner's, or Rainbow."""
+    """The loop of one machine, that of a cluster, the replay learner's two, or Rainbow."""
     if config.agent.algorithm in BASELINES:
         _refuse_cluster(config, cluster)
         from visr.paper.baselines.rainbow.agent import Rainbow
@@ -171,9 +210,10 @@ def _trainer(
         trainer = Rainbow(config)
     elif config.agent.algorithm in REPLAY_LEARNERS:
         _refuse_cluster(config, cluster)
+        from visr.training.offline_loop import OfflineLoop
         from visr.training.replay_loop import ReplayLoop
 
-        trainer = ReplayLoop(config)
+        trainer = OfflineLoop(config, data) if config.replay.dataset else ReplayLoop(config)
     elif cluster is None:
         if config.cluster.max_staleness or config.cluster.num_learners > 1:
             raise UserError(
@@ -238,12 +278,14 @@ def _train(
     has_trained = not trainer.is_done
     driver.drive(run, trainer, every, observe, hooks)
     if has_trained or not run.recorded.exists():
+        _save_library(run, trainer)
         _record(run, trainer, rows, observe)
 
 
-def _flags(cluster: str | None, wandb: bool) -> str:
+def _flags(cluster: str | None, wandb: bool, accept_cost: bool = False) -> str:
     """The flags that a command needs to go on in the same way."""
-    return (f" --cluster {cluster}" if cluster else "") + (" --wandb" if wandb else "")
+    flags = {f" --cluster {cluster}": cluster, " --wandb": wandb, " --accept-cost": accept_cost}
+    return "".join(flag for flag, is_set in flags.items() if is_set)
 
 
 def _exact_evaluation(
@@ -269,6 +311,16 @@ def _exact_evaluation(
         return scores
 
     return evaluate
+
+
+def _save_library(run: RunDir, trainer: AnyTrainer) -> None:
+    """Write what the replay learner practised, in words."""
+    if isinstance(trainer.agent, ReplaySuccessorFeatures):
+        from visr.training import library
+
+        steps = trainer.recording(_DESCRIBED_STEPS)  # pyright: ignore[reportAttributeAccessIssue]
+        practice = getattr(trainer, "practice", None)
+        library.describe(trainer.agent, trainer.config, steps, practice).save(run.library)
 
 
 def _record(

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from visr import agents, arguments, envs
 from visr import config as configuration
 from visr.agents.base import BehaviourModel
-from visr.config import BASELINES, GRID
+from visr.config import BASELINES, GRID, RunConfig
+from visr.envs import dataset_spaces, modules
 from visr.envs.episodes import Episode
 from visr.envs.grid.dynamic_programming import GAMMA
 from visr.envs.grid.world import GridWorld
@@ -31,7 +32,8 @@ from visr.inference.steps import RewardedSteps
 from visr.inference.task_inference import TaskInference
 from visr.play import onnx, policy, session
 from visr.play.policy import Policy
-from visr.run_files import RunFiles, find_task
+from visr.run_files import find_task
+from visr.run_refine import RefinableRun
 from visr.storage.packed_models import PackedModel
 from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.grid import Evaluation
@@ -46,16 +48,23 @@ TaskLike = Task | str | Path | ArrayLike
 """A task, the name or the file of a saved one, or a direction w."""
 
 
-class Run(RunFiles):
+class Run(RefinableRun):
     """A pre-trained agent and its files.
 
     >>> policy = run.policy(run.infer("row > 5"))
     """
 
     def __init__(
-        self, run_dir: RunDir, device: str = "auto", model: PackedModel | None = None
+        self,
+        run_dir: RunDir,
+        device: str = "auto",
+        model: PackedModel | None = None,
+        env: str | None = None,
     ) -> None:
         super().__init__(run_dir, model)
+        self._has_own_env = self.config.has_environment
+        if env is not None:
+            self.config = _in_environment(self.config, env)
         if self.config.agent.algorithm in BASELINES:
             raise UserError(
                 f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which was trained on one "
@@ -98,9 +107,10 @@ class Run(RunFiles):
         preferences: str | Path | Sequence[Any] | None = None,
         method: str = "best",
         name: str | None = None,
+        refine: float | None = None,
         **fields: Any,
     ) -> Task:
-        """The task that a prompt describes; no weight changes.
+        """The task that a prompt describes; no weight changes, unless it is refined for `refine` seconds.
 
         reward: "env", the environment's own reward, collected for 50 episodes or 100,000 steps; a function
         of (observations, actions, next observations) or an expression such as "x0 < -0.5", applied to the
@@ -113,20 +123,24 @@ class Run(RunFiles):
 
         >>> task = run.infer("x0 < -0.5")
         """
-        inference = self.inference
-        if reward is not None and self.world is not None and not prompts.is_of_steps(reward):
+        inference, cells = (
+            self.inference,
+            self.world is not None and not prompts.is_of_steps(reward),
+        )
+        if reward is not None and cells:
             if method != "best":
                 raise UserError(
                     f"method = {short_repr(method)} is for rewards of steps; for cells give centred, ridge "
                     "or whitened."
                 )
             task = inference.of_cells(reward, **fields)  # pyright: ignore
-            return task if name is None else dataclasses.replace(task, name=name)
-        prompt = inference.prompt(
-            reward=reward, goal=goal, demonstration=demonstration, preferences=preferences
-        )
-        task = inference.to_task(prompt, inference.compare(prompt, **fields), method)
-        return task if name is None else dataclasses.replace(task, name=name)
+        else:
+            prompt = inference.prompt(
+                reward=reward, goal=goal, demonstration=demonstration, preferences=preferences
+            )
+            task = inference.to_task(prompt, inference.compare(prompt, **fields), method)
+        task = task if name is None else dataclasses.replace(task, name=name)
+        return task if refine is None else self.refine(task, seconds=refine)
 
     def compare(self, reward: str | Path | RewardFunction, **fields: Any) -> Comparison:
         """Every method's estimate from the same steps; `fields` are `clip_rewards` and, for "env", counts."""
@@ -182,10 +196,11 @@ class Run(RunFiles):
         configuration.check_value("seed", seed)
         if epsilon is not None:
             configuration.check_value("epsilon", epsilon)
+        chosen = self.checked_task(task)
         return two_phase.evaluate_task(
-            self.agent,
+            self.agent_of(chosen),
             self.config,
-            self._checked(task),
+            chosen,
             num_episodes=num_episodes,
             epsilon=epsilon,
             gpi=gpi,
@@ -222,7 +237,7 @@ class Run(RunFiles):
 
         >>> better = run.finetune(task, num_steps=100_000)
         """
-        chosen, task = configuration.finetune_settings(settings), self._checked(task)
+        chosen, task = configuration.finetune_settings(settings), self.checked_task(task)
         if reward is not None:
             task = finetuning.for_reward(task, reward, self.config)
         stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
@@ -230,7 +245,7 @@ class Run(RunFiles):
         if consult is None:
             others = [Task.load(file) for file in self.directory.task_files()]
         else:
-            others = [self._checked(other) for other in consult]
+            others = [self.checked_task(other) for other in consult]
         inputs = (path, self.config, self.visr, task, others, chosen)
         tuned = finetuning.start(*inputs, observe)
         return Run(tuned, device=self.visr.device.type)
@@ -245,20 +260,22 @@ class Run(RunFiles):
         >>> run.play(task, video="left.gif")
         """
         path = None if video is None else arguments.path(video, "video")
-        chosen = self._checked(task)
-        asked = self.asked_reward(chosen)
-        return session.play(self.agent, self.config, chosen, asked, video=path, **settings)
+        chosen = self.checked_task(task)
+        agent, asked = self.agent_of(chosen), self.asked_reward(chosen)
+        return session.play(agent, self.config, chosen, asked, video=path, **settings)
 
     def export(self, task: TaskLike, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
         target = arguments.path(path, "path")
-        return onnx.export(self.visr, self._checked(task), target, gpi, seed)
+        chosen = self.checked_task(task)
+        return onnx.export(self.agent_of(chosen), chosen, target, gpi, seed)  # pyright: ignore
 
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
         configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
-        return Policy(self.agent, self._checked(task), self._codec, gpi, epsilon)
+        chosen = self.checked_task(task)
+        return Policy(self.agent_of(chosen), chosen, self._codec, gpi, epsilon)
 
     def evaluate(
         self,
@@ -286,20 +303,20 @@ class Run(RunFiles):
     ) -> Evaluation:
         """The exact value of the task's policy for its true reward (grid worlds)."""
         gpi = self.config.agent.gpi if gpi is None else gpi
+        chosen, world, _ = self.checked_task(task), self._require_world(), self.visr
+        agent = self.agent_of(chosen)
         with devices.threads(self.config.training):
-            return grid_benchmark.evaluate(
-                self.visr, self._require_world(), self._checked(task), gamma, gpi
-            )
+            return grid_benchmark.evaluate(agent, world, chosen, gamma, gpi)  # pyright: ignore
 
     def evaluate_episodes(self, task: TaskLike, **settings: Any) -> EpisodeEvaluation:
         """Returns of whole episodes under the asked reward; `settings` are `episodes.evaluate`'s."""
-        chosen = self._checked(task)
-        asked = self.asked_reward(chosen)
-        return episodes.evaluate(self.agent, self.config, chosen, asked, **settings)
+        chosen = self.checked_task(task)
+        agent, asked = self.agent_of(chosen), self.asked_reward(chosen)
+        return episodes.evaluate(agent, self.config, chosen, asked, **settings)
 
     def asked_reward(self, task: TaskLike) -> AskedReward:
         """The reward that a task was asked for, as a function of steps."""
-        return asked_reward(self._checked(task), self.agent, self._codec)
+        return asked_reward(self.checked_task(task), self.agent, self._codec)
 
     def evaluate_families(self, *, gamma: float = GAMMA) -> dict[str, float]:
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
@@ -331,11 +348,28 @@ class Run(RunFiles):
             raise UserError(f"{self.config.env} has no exact model; only {GRID} can do this.")
         return self.world
 
-    def _checked(self, task: TaskLike) -> Task:
+    def checked_task(self, task: TaskLike) -> Task:
         """A task of this run: given as such, by its name or its file, or as a direction w."""
         if isinstance(task, str | Path):
             task = Task.load(find_task(self.directory, str(task)))
         elif not isinstance(task, Task):
             task = self.skill(task)
+        if not self._has_own_env:  # tasks may name the dataset or an environment given later
+            task = dataclasses.replace(task, env=self.config.env)
         task.require_fit(self.config.env, self.agent.task_size)
         return task
+
+
+def _in_environment(config: RunConfig, env: str) -> RunConfig:
+    """The configuration of a run that learnt from a dataset, with an environment to act in."""
+    configuration.check_env(env)
+    if config.has_environment and env != config.env:
+        raise UserError(
+            f"env = {short_repr(env)} is for runs that learnt from a dataset alone; this run is of "
+            f"{config.env}, so leave it out."
+        )
+    chosen = dataclasses.replace(config, env=env)
+    if not config.has_environment:
+        modules.trust(env)
+        dataset_spaces.require_fit(config.env, envs.space_codec(chosen), env)
+    return chosen

@@ -17,12 +17,12 @@ from visr import config as configuration
 from visr.agents.base import Agent
 from visr.agents.curiosity import Curiosity
 from visr.agents.diayn import Diayn
-from visr.config import BASELINES, Algorithm, RunConfig, presets
+from visr.config import BASELINES, REPLAY_LEARNERS, Algorithm, RunConfig, presets
 from visr.training.learner import Learner
 from visr.training.loop import Loop
 from visr.types import EnvSpec, Unroll
 
-ALGORITHMS = tuple(a for a in get_args(Algorithm) if a not in ("replay", *BASELINES))
+ALGORITHMS = tuple(a for a in get_args(Algorithm) if a not in (*REPLAY_LEARNERS, *BASELINES))
 SPEC = EnvSpec(Discrete(5), num_actions=2)
 SMALL = {"hidden_sizes": (32, 32), "curiosity_size": 16, "num_skills": 2, "target_period": 5}
 GAMMA = 0.9

@@ -121,7 +121,7 @@ def test_nothing_follows_a_step_that_ends_the_episode():
     # With discount 0 the target is the cumulant alone: psi that equals it has no error, wherever s' is.
     agent, w = agent_for(STATES), task_sampling.scaled(torch.randn(1, 12))
     state, action = torch.tensor([0]), torch.tensor([1])
-    psi = agent.psi.learnt(agent.psi.first_step(state), action, w)[0].detach()
+    psi = agent.psi.of_steps(agent.psi.first_step(state), action, w).psi[0].detach()
     for after in (3, 7):
         ended = TaskBatch(state, action, psi, torch.zeros(1), torch.tensor([after]), w)
         assert float(agent.losses(ended).total.detach()) == 0

@@ -133,7 +133,7 @@ def test_newer_weights_are_used_from_the_next_episode_on(show: LiveSession, run_
 def test_any_run_can_be_watched(env: str, tmp_path: Path):
     pytest.importorskip({"Mi": "minatar", "AL": "ale_py"}.get(env[:2], "gymnasium"))
     preset = "atari-small" if env.startswith("ALE") else None
-    chosen = presets.for_environment(env) if preset is None else presets.get(preset)
+    chosen = presets.for_environment(env, "visr") if preset is None else presets.get(preset)
     show = LiveSession(api.load(untrained(tmp_path / "run", config.replace(chosen, env=env))))
     _, first = unpacked(show.frame())
     assert first is not None

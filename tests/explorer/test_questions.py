@@ -62,13 +62,13 @@ def test_an_answer_about_an_unknown_step_is_refused(grid: api.Run):
 
 def test_numbers_are_shown_as_curves_and_images_as_pictures(tmp_path: Path):
     small = {"env": "CartPole-v1", "recorded_steps": 2_000}
-    settings = config.replace(presets.for_environment("CartPole-v1"), **small)
+    settings = config.replace(presets.for_environment("CartPole-v1", "visr"), **small)
     film = Questions(api.load(untrained(tmp_path / "cart", settings))).next(NONE, 0)["films"][0]
     assert film["names"] == ["position", "velocity", "angle", "angular_velocity"]
     assert np.shape(film["values"]) == (4, SEGMENT + 1)
     pytest.importorskip("minatar")
     game = "MinAtar/Breakout-v1"
-    settings = config.replace(presets.for_environment(game), env=game)
+    settings = config.replace(presets.for_environment(game, "visr"), env=game)
     run = api.load(untrained(tmp_path / "game", settings))
     requests = TaskRequests(run)
     asked = requests.questions.next(NONE, 0)

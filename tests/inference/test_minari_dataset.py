@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import visr
 from visr import envs
 from visr.config import RunConfig
 from visr.errors import UserError
@@ -78,3 +79,13 @@ def test_a_dataset_of_another_environment_is_refused(made: list):
 def test_an_unknown_dataset_is_one_sentence(tmp_path: Path, made: list):
     with pytest.raises(UserError, match="minari download no/such-v0"):
         dataset.read("minari:no/such-v0", envs.space_codec(RunConfig("CartPole-v1")))
+
+
+def test_the_replay_learner_takes_spaces_and_steps_from_minari(made: list, tmp_path: Path):
+    run = visr.pretrain(dataset=f"minari:{NAME}", out=tmp_path / "run", num_updates=4)
+    assert run.config.env == "dataset/vectors-4/actions-2"
+    recorded = run.recording()
+    assert len(recorded.action) == sum(len(actions) for _, actions, _ in made)
+    assert run.infer(f"minari:{NAME}").num_steps == len(recorded.action)
+    with pytest.raises(UserError, match="Cannot read the Minari dataset"):
+        visr.pretrain(dataset="minari:visr/none-v0", out=tmp_path / "other")

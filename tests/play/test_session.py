@@ -40,7 +40,9 @@ def test_a_video_shows_every_step_of_a_session(
 
 
 def test_the_rendered_copy_plays_the_same_episode():
-    config = configuration.replace(presets.for_environment("CartPole-v1"), env="CartPole-v1")
+    config = configuration.replace(
+        presets.for_environment("CartPole-v1", "visr"), env="CartPole-v1"
+    )
     env, twin = envs.make_vec(config, 1), rendering.RenderedGym(config)
     observation, _ = env.reset(seed=7)
     twin.reset(observation, 7)
@@ -90,6 +92,6 @@ def test_an_episode_knows_its_end(run: api.Run):
 )
 def test_actions_have_names_that_people_use(env: str, names: list[str], tiny):
     pytest.importorskip({"Mi": "minatar", "AL": "ale_py"}.get(env[:2], "gymnasium"))
-    config = tiny() if env.startswith("visr") else api.presets.for_environment(env)
+    config = tiny() if env.startswith("visr") else api.presets.for_environment(env, "visr")
     config = api.configuration.replace(config, env=env)
     assert envs.space_codec(config).action_names == names

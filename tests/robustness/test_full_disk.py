@@ -183,7 +183,7 @@ def test_the_earlier_task_stays_when_a_write_fails(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    from visr.storage import files
+    from visr.storage import new_files
 
     task_with()(tmp_path)
     before = snapshot(tmp_path)
@@ -195,7 +195,7 @@ def test_the_earlier_task_stays_when_a_write_fails(
         return open(path, mode, *rest, **more) if "r" in mode else refuse(path)
 
     if call == "open":
-        monkeypatch.setattr(files, "open", refuse_writing, raising=False)
+        monkeypatch.setattr(new_files, "open", refuse_writing, raising=False)
     else:
         monkeypatch.setattr(os, call, refuse)
     line = ["infer", str(trained), "--reward", "row", "--out", str(tmp_path / "task.json")]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from visr.errors import UserError
-from visr.storage import files
+from visr.storage import new_files
 from visr.storage.files import read_json, write_bytes, write_json
 from visr.storage.records.task import Task
 from visr.storage.tables import read_rows, truncate_after
@@ -45,7 +45,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_no_temporary_one(
 
     if step in ("open", "write"):
         opened = refuse if step == "open" else FullDisk
-        monkeypatch.setattr(files, "open", opened, raising=False)
+        monkeypatch.setattr(new_files, "open", opened, raising=False)
     else:
         monkeypatch.setattr(os, step, refuse)
     with pytest.raises(UserError, match=r"Cannot write .*/file: (Read-only|No space left)"):
@@ -66,9 +66,9 @@ def test_a_file_is_synced_before_it_replaces_the_old_one(
         done.append("sync directory" if is_directory else "sync")
         sync(descriptor)
 
-    def rename(source: Any, target: Any) -> None:
+    def rename(source: Any, target: Any, **places: int) -> None:
         done.append("rename")
-        replace(source, target)
+        replace(source, target, **places)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "replace", rename)

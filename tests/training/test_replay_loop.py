@@ -112,7 +112,7 @@ def test_n_step_cumulants_stop_where_the_episode_ends():
     recorded = RecordedSteps(4_096, unroll, loop.agent.spec.observation_space)
     recorded.add(unroll._replace(terminated=ended))
     rng = torch.Generator().manual_seed(0)
-    batch = recorded.batch(loop.agent, torch.zeros(1, loop.agent.task_size), rng)
+    batch = recorded.batch(loop.agent, torch.zeros(1, loop.agent.task_size), 32, rng)
     assert set(batch.discount.tolist()) == {0.0}  # an end lies within two steps of everything
     loop.close()
 

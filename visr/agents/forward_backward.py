@@ -52,7 +52,9 @@ class ForwardBackward(ReplaySuccessorFeatures):
             )
             following = after.psi @ self.target_chi(reached).T
             target = batch.discount[None, :, None] * following
-        forward = self.psi.learnt(self.psi.first_step(batch.observation), batch.action, batch.w)
+        forward = self.psi.of_steps(
+            self.psi.first_step(batch.observation), batch.action, batch.w
+        ).psi
         backward = self.chi(reached)
         off_diagonal = 0.5 * off_diagonal_square(forward @ backward.T - target)
         diagonal = -(forward * batch.cumulant).sum(dim=-1).mean()

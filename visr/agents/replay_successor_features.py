@@ -107,23 +107,27 @@ class ReplaySuccessorFeatures(BehaviourModel):
     # Learning: N recorded steps under M tasks.
 
     def losses(self, unroll: Unroll | TaskBatch) -> Losses:
-        """Errors e of psi: |e|^2 and (e . w)^2, each weighed by the size of the task's values."""
+        """Errors e of psi: |e|^2 and (e . w)^2, each weighed by the size of the task's values.
+
+        The first costs most of the time, so it is learnt under some of the tasks only.
+        """
         assert isinstance(unroll, TaskBatch)
-        batch, size = unroll, float(self.chi.num_used)
-        w = batch.w * math.sqrt(size / self.task_size)
+        batch, size, some = unroll, float(self.chi.num_used), self.replay.whole_psi_tasks
+        unit = math.sqrt(size / self.task_size)
         with torch.no_grad():
             after = self.target_psi.greedy(
-                self.target_psi.first_step(batch.next_observation), batch.w
+                self.target_psi.first_step(batch.next_observation), batch.w, some
             )
-            following = after.psi * batch.discount[None, :, None]
-            y = batch.cumulant + following
-            value = after.value * math.sqrt(size / self.task_size)
+            y = batch.cumulant + after.psi * batch.discount[None, :, None]
+            value_y = batch.w @ batch.cumulant.T + after.value * batch.discount
+            value = after.value * unit
             psi_size = (after.psi.square().sum(dim=2).mean(dim=1) / size).sqrt()
             vector_weight = 1 / (size * (psi_size + 1))
             value_weight = 1 / (size * (value.square().mean(dim=1).sqrt() + size))
-        error = self.psi.learnt(self.psi.first_step(batch.observation), batch.action, batch.w) - y
-        along_w = torch.bmm(error, w.unsqueeze(-1)).squeeze(-1)
-        vector_loss = (error.square().sum(dim=2).mean(dim=1) * vector_weight).mean()
+        hidden = self.psi.first_step(batch.observation)
+        now = self.psi.of_steps(hidden, batch.action, batch.w, some)
+        vector_loss = ((now.psi - y).square().sum(dim=2).mean(dim=1) * vector_weight).mean()
+        along_w = (now.value - value_y) * unit
         value_loss = (along_w.square().mean(dim=1) * value_weight).mean()
         loss = vector_loss + self.config.value_weight * value_loss
         metrics = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
+from visr import terminal
 from visr.agents.base import Agent
 from visr.cluster.queue import ClusterStats, QueuedUnrolls, UnrollQueue
 from visr.cluster.remote_actors import RemoteActors
@@ -20,7 +20,7 @@ from visr.config import RunConfig
 from visr.errors import UserError
 from visr.training.loop import Round, new_agent, steps_after, total_updates
 
-log = logging.getLogger("visr.cluster")
+log = terminal.logger("visr.cluster")
 
 _TICK = 1.0
 """Longest time in seconds between two yields of the loop."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,9 +9,10 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, ObjectLostError, RayActorError, RayTaskError
 
+from visr import terminal
 from visr.errors import UserError
 
-log = logging.getLogger("visr.cluster")
+log = terminal.logger("visr.cluster")
 
 _MAX_FAILURES = 3
 """Consecutive failures without a result before the run gives up."""

@@ -60,6 +60,7 @@ class Options:
     """Elsewhere: random seed; by default 0, or 1 when TASK is given."""
     clip_rewards: bool | None = None
     """Phase two: fit rewards clipped to [-1, 1]; by default as the run was configured."""
+    env: options.Env = None
     device: options.Device = "auto"
     json: options.Json = False
 
@@ -76,7 +77,7 @@ def run(args: list[str]) -> int:
         return 0
     from visr import api
 
-    loaded = api.load(chosen.run, device=chosen.device)
+    loaded = api.load(chosen.run, device=chosen.device, env=chosen.env)
     if loaded.world is not None:
         options.refuse(chosen, _EPISODES, "does not apply: values on the grid are exact")
         (_evaluate_families if chosen.task is None else _evaluate_exactly)(loaded, chosen)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 from visr.errors import UserError
 from visr.explorer import launches
@@ -53,6 +54,7 @@ class Options:
     """Port; by default 8017 or the next free one; 0 takes any free one."""
     open: bool = True
     """Open a browser if stdout is a terminal; its command line does not show the token."""
+    env: options.Env = None
     device: options.Device = "auto"
     json: bool = False
     """Print the address, or the atlas's main numbers, as one JSON object."""
@@ -77,7 +79,7 @@ def _require_packages() -> None:
 def _check(chosen: Options) -> None:
     options.check_range(chosen, ("port",), 0, 2**16 - 1)
     if chosen.list or chosen.stop:
-        others = ("export", "skills", "seed", "host", "port", "open", "device")
+        others = ("export", "skills", "seed", "host", "port", "open", "env", "device")
         options.refuse(chosen, others, "belongs neither to --list nor to --stop")
         return
     if not chosen.run:
@@ -100,7 +102,8 @@ def _check(chosen: Options) -> None:
 def _serve(chosen: Options) -> int:
     from visr.explorer.serve import Server
 
-    server = Server(chosen.run, host=chosen.host, port=chosen.port, device=chosen.device)
+    where = {"host": chosen.host, "port": chosen.port}
+    server = Server(chosen.run, **where, device=chosen.device, env=chosen.env)
     result = {"url": server.url, "port": server.port, "token": server.token}
     with contextlib.suppress(KeyboardInterrupt), _registered(server, chosen.run) as page:
         output.show(result, chosen.json, path=server.url)
@@ -149,13 +152,11 @@ def _export(chosen: Options) -> int:
     from visr.explorer import atlas
 
     assert chosen.export is not None
-    loaded = api.load(chosen.run, device=chosen.device)
+    loaded = api.load(chosen.run, device=chosen.device, env=chosen.env)
     drawn = atlas.Atlas()
     for drawn in atlas.draw(loaded, chosen.skills, chosen.seed):
-        if sys.stderr.isatty():
-            print(f"\r{len(drawn.skills)} of {chosen.skills} skills", end="", file=sys.stderr)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+        terminal.count(f"{len(drawn.skills)} of {chosen.skills} skills")
+    terminal.count("")
     path = Path(chosen.export)
     write_bytes(path, atlas.page(drawn, loaded).encode())
     for warning in drawn.warnings:

@@ -40,7 +40,10 @@ class Options:
     out: str | None = None
     """Directory of the new run; by default RUN/finetuned/TASK, or TASK-scratch."""
     resume: str | None = None
-    """Continue a fine-tuning that was stopped; takes no other options."""
+    """Continue a fine-tuning that was stopped; takes no other options except --accept-cost."""
+    accept_cost: bool = False
+    """With --resume: go on although the run's settings ask for much memory or time."""
+    env: options.Env = None
     device: options.Device = "auto"
     json: options.Json = False
     settings: FinetuneConfig = field(default_factory=FinetuneConfig)
@@ -54,7 +57,7 @@ def run(args: list[str]) -> int:
             _refuse_other_options(chosen)
             from visr.finetuning import run as finetuning
 
-            directory = finetuning.resume(chosen.resume, observe)
+            directory = finetuning.resume(chosen.resume, observe, chosen.accept_cost)
         else:
             directory = _start(chosen, observe)
     result = FinetuneResult.load(directory)
@@ -83,9 +86,10 @@ def _start(chosen: Options, observe: Observer | None) -> RunDir:
         raise UserError(
             "Give a RUN and a --task (`visr infer RUN --reward ...` makes tasks), or --resume a run."
         )
+    options.refuse(chosen, ("accept_cost",), "belongs to --resume")
     from visr import api
 
-    loaded = api.load(chosen.run, device=chosen.device)
+    loaded = api.load(chosen.run, device=chosen.device, env=chosen.env)
     task = Task.load(find_task(loaded.directory, chosen.task))
     settings = dataclasses.asdict(chosen.settings)
     name = Path(chosen.task).stem
@@ -97,8 +101,8 @@ def _start(chosen: Options, observe: Observer | None) -> RunDir:
 
 
 def _refuse_other_options(chosen: Options) -> None:
-    given = (chosen.run, chosen.task, chosen.out, chosen.device, chosen.reward)
-    if given != (None, None, None, "auto", "asked") or chosen.settings != FinetuneConfig():
+    given = (chosen.run, chosen.task, chosen.out, chosen.env, chosen.device, chosen.reward)
+    if given != (None, None, None, None, "auto", "asked") or chosen.settings != FinetuneConfig():
         raise UserError("--resume takes everything from the run; leave out the other options.")
 
 

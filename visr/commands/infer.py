@@ -68,6 +68,7 @@ class Options:
     """With `env`: largest number of steps with rewards, counted in ten games at once; by default 100,000."""
     seed: int | None = None
     """With `env`: random seed; by default 0."""
+    env: options.Env = None
     device: options.Device = "auto"
     json: bool = False
     """Print the task as one JSON object."""
@@ -90,7 +91,7 @@ def run(args: list[str]) -> int:
     from visr import api
     from visr.inference import prompts
 
-    loaded = api.load(chosen.run, device=chosen.device)
+    loaded = api.load(chosen.run, device=chosen.device, env=chosen.env)
     if chosen.w is not None:
         _infer_direction(loaded, chosen)
     elif chosen.reward is None or loaded.world is None or prompts.is_of_steps(chosen.reward):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 
 _REWARDS = [
@@ -36,7 +37,7 @@ def run(args: list[str]) -> int:
         output.emit({chosen.what: dict(entries)})
     else:
         width = max((len(name) for name, _ in entries), default=0)
-        print("\n".join(f"{name:<{width}}  {text}" for name, text in entries))
+        terminal.show_lines("\n".join(f"{name:<{width}}  {text}" for name, text in entries))
     return 0
 
 

@@ -13,7 +13,7 @@ import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from visr.config.load import whole_number
-from visr.errors import UserError
+from visr.errors import HelpShown, UserError
 
 T = TypeVar("T")
 Run = Annotated[
@@ -22,11 +22,16 @@ Run = Annotated[
     tyro.conf.arg(metavar="RUN", help="Directory of a run, a packed file, or pretrained:NAME."),
 ]
 Device = Annotated[str, tyro.conf.arg(help="Device of the networks.")]
+Env = Annotated[
+    str | None,
+    tyro.conf.arg(help="Environment to act in, for a run that learnt from a dataset without one."),
+]
 Json = Annotated[bool, tyro.conf.arg(help="Print the result as one JSON object.")]
 EXAMPLES = {
     "infer": 'visr infer runs/first --reward "row > 5" --name bottom',
     "evaluate": "visr evaluate runs/first bottom",
     "play": "visr play runs/first --task bottom --video bottom.gif",
+    "refine": "visr refine runs/first bottom --seconds 5",
     "finetune": "visr finetune runs/first --task bottom --num-steps 100k",
     "task": "visr task mix a.json 0.7 b.json 0.3 --out both.json",
     "export": "visr export runs/first bottom bottom.onnx",
@@ -91,7 +96,7 @@ def parse(
             )
     except SystemExit as stop:
         if stop.code in (0, None):
-            raise
+            raise HelpShown from None
         raise UserError(_first_sentence(page.getvalue(), verb)) from None
 
 

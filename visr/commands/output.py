@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from visr import terminal
 from visr.errors import one_line
 
 _UNBROKEN = 10_000
@@ -17,7 +18,7 @@ _UNBROKEN = 10_000
 
 def say(text: str) -> None:
     """Print one line on stderr."""
-    print(one_line(text, _UNBROKEN), file=sys.stderr)
+    terminal.say(text)
 
 
 def show(
@@ -37,14 +38,14 @@ def show(
     if rows:
         table(title, rows, header)
     if path is not None:
-        print(path)
+        terminal.show(str(path))
     for remark in remarks:
         say(remark)
 
 
 def emit(content: dict[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity become null, because JSON has neither."""
-    print(json.dumps(plain(content), allow_nan=False))
+    terminal.show_lines(json.dumps(plain(content), allow_nan=False))
 
 
 def plain(value: Any) -> Any:

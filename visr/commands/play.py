@@ -34,6 +34,7 @@ class Options:
     """Probability of a random action; by default the run's."""
     seed: int = 0
     """Random seed."""
+    env: options.Env = None
     device: options.Device = "auto"
     json: options.Json = False
 
@@ -44,7 +45,7 @@ def run(args: list[str]) -> int:
     _check(chosen)
     from visr import api
 
-    loaded = api.load(chosen.run, device=chosen.device)
+    loaded = api.load(chosen.run, device=chosen.device, env=chosen.env)
     task = _task(loaded, chosen.task)
     ends = loaded.play(
         task,

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import dataclasses
 import functools
 import inspect
 import textwrap
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Annotated, Any
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 from visr.config import (
     GRID,
@@ -29,6 +28,7 @@ from visr.config import (
     trainable,
 )
 from visr.errors import UserError, encodable
+from visr.storage.records.library import Library
 from visr.storage.run_dir import RunDir
 
 
@@ -44,6 +44,8 @@ class Options(RunConfig):
     """Directory of the new run; by default a new one under runs/."""
     resume: str | None = None
     """Continue this run as if it had not been interrupted; a larger --num-steps extends it."""
+    accept_cost: bool = False
+    """With --resume: go on although the run's settings ask for much memory or time."""
     where: Annotated[str | None, tyro.conf.arg(name="cluster", metavar="WHERE")] = None
     """Train on Ray: `local` starts it on this machine, `auto` or ray://HOST:PORT joins a running cluster."""
     config: str | None = None
@@ -76,16 +78,19 @@ def run(args: list[str]) -> int:
     args = ["--help" if word == "--help-all" else word for word in args]
     default = _defaults(args)
     chosen = options.parse(Options, args, "pretrain", default)
+    _refuse_steps_of_dataset(chosen, default)
     if chosen.env != default.env:  # another environment has other defaults
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)
-    if chosen.resume is not None:
+    if chosen.resume is None:
+        options.refuse(chosen, ("accept_cost",), "belongs to --resume")
+    else:
         _refuse_changes(RunDir.open(chosen.resume).config(), chosen)
     config = trainable(_config(chosen))
     if chosen.where is None:
         _refuse_cluster_settings(config)
     if chosen.print_config:
-        print(file.to_toml(config), end="")
+        terminal.show_lines(file.to_toml(config).rstrip("\n"))
         return 0
     if not chosen.seeds:
         directory = _train(chosen, config, chosen.out)
@@ -105,12 +110,18 @@ def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir
         modules.trust(config.env, remember=True)
     if chosen.wandb:
         boards.require_wandb()  # it may ask for a key
-    with progress.training_progress() as observe, _quiet_threads():
+    with progress.training_progress() as observe:
         if chosen.resume is not None:
             processes = chosen.training.num_processes
             num_steps = config.training.num_steps
             return pretraining.resume(
-                chosen.resume, processes, observe, chosen.where, num_steps, chosen.wandb
+                chosen.resume,
+                processes,
+                observe,
+                chosen.where,
+                num_steps,
+                chosen.wandb,
+                chosen.accept_cost,
             )
         path = api.default_path(config) if out is None else out
         return pretraining.start(path, config, observe, chosen.where, chosen.wandb)
@@ -200,39 +211,48 @@ def field_texts(cls: type) -> dict[str, str]:
     return texts
 
 
-def _defaults(args: list[str], env: str = Options.env) -> Options:
-    """Defaults of the options: those of the resumed run, of the preset, or of the environment."""
+def _refuse_steps_of_dataset(chosen: Options, default: Options) -> None:
+    """Updates say how long training on a dataset is; a resumed run can be extended."""
+    is_changed = chosen.training.num_steps != default.training.num_steps
+    if chosen.replay.dataset and chosen.resume is None and is_changed:
+        from visr.api import WITH_DATASET
+
+        raise UserError(WITH_DATASET)
+
+
+def _defaults(args: list[str], env: str | None = None) -> Options:
+    """Defaults of the options: of the resumed run, of the preset, or of the environment or dataset."""
     resumed, preset = _value_of("--resume", args), _value_of("--preset", args)
     given = _value_of("--config", args)
     fields = {} if given is None else file.read(given)
     if resumed is not None:
         base = RunDir.open(resumed).config()
-    elif preset is not None:
-        base = presets.get(preset)
     else:
+        dataset = _value_of("--dataset", args) or fields.get("dataset")
+        named = env or fields.get("env") or (_id_of_dataset(dataset) if dataset else GRID)
+        fields = {**fields, "env": named}
         algorithm = _value_of("--algorithm", args) or fields.get("algorithm")
-        base = presets.for_environment(fields.get("env", GRID) if env == GRID else env, algorithm)
-    if env != GRID:
-        fields = {**fields, "env": env}
+        if preset is not None:
+            base = presets.get(preset)
+        elif dataset:
+            base = presets.for_dataset(named, algorithm)
+        else:
+            base = presets.for_environment(named, algorithm, [*fields, *_flags(args)])
     base = replace(base, **fields)
     sections = {name: getattr(base, name) for name in SECTIONS}
     return Options(env=base.env, **sections)
 
 
-@contextlib.contextmanager
-def _quiet_threads() -> Iterator[None]:
-    """Do not print OSErrors of TensorBoard's thread: it also raises them in this one."""
-    before = threading.excepthook
+def _flags(args: list[str]) -> list[str]:
+    """The settings that the command line names."""
+    words = (word.partition("=")[0] for word in args if word.startswith("--"))
+    return [word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in words]
 
-    def hook(arguments: threading.ExceptHookArgs) -> None:
-        if not issubclass(arguments.exc_type, OSError):
-            before(arguments)
 
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = before
+def _id_of_dataset(source: Any) -> str:
+    from visr.inference import offline
+
+    return offline.dataset_id(str(source))
 
 
 def _value_of(flag: str, args: list[str]) -> str | None:
@@ -276,13 +296,18 @@ def _result(directory: RunDir) -> dict[str, Any]:
     evaluation.pop("num_steps", None)
     metrics: dict[str, Any] = directory.last_row(directory.metrics)
     counts = {name: int(metrics[name]) for name in ("num_steps", "num_updates") if name in metrics}
-    return {"run": str(directory.path), **metrics, **counts, "fraction_of_optimal": evaluation}
+    found = {"run": str(directory.path), **metrics, **counts, "fraction_of_optimal": evaluation}
+    if directory.library.exists() and (words := Library.load(directory.library).agent_words):
+        found["agent"] = words
+    return found
 
 
 def _rows(result: dict[str, Any], directory: RunDir) -> list[tuple[str, ...]]:
     rows = [("run", result["run"])]
     if "num_steps" in result:
         rows.append(("steps", f"{result['num_steps']:,}"))
+    if "agent" in result:
+        rows.append(("agent", result["agent"]))
     if "intrinsic_reward" in result:
         is_visr = directory.config().agent.algorithm == "visr"
         name = "phi(s').w" if is_visr else "intrinsic reward"

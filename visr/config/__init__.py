@@ -7,6 +7,7 @@ from visr.config.check import check_env, check_value, trainable, validated
 from visr.config.fields import (
     ATARI,
     BASELINES,
+    DATASET,
     GRID,
     MINATAR,
     REPLAY_LEARNERS,

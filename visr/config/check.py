@@ -14,6 +14,7 @@ from visr.config.bounds import LARGEST_SIZE, Bound
 from visr.config.fields import (
     BASELINES,
     GRID,
+    REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
     ClusterConfig,
@@ -21,7 +22,7 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
-from visr.config.replay import ReplayConfig
+from visr.config.replay import NOT_OF_REPLAY, ReplayConfig
 from visr.errors import UserError, short_repr
 
 _ENV = re.compile(
@@ -42,7 +43,11 @@ def validated(config: RunConfig) -> RunConfig:
     _check_agent(config.agent)
     _check_sizes(config)
     _check_groups(config.training)
+    if config.agent.algorithm in REPLAY_LEARNERS:
+        _check_replay_learner(config)
     _check_practice(config.replay)
+    _check_features(config)
+    _check_dataset(config)
     _check_cluster(config.cluster, config.training)
     return config
 
@@ -59,6 +64,10 @@ def trainable(config: RunConfig) -> RunConfig:
             f"{GRID} has no rewards of its own, so {config.agent.algorithm} would learn nothing there; "
             "choose another environment."
         )
+    if not config.has_environment and not config.replay.dataset:
+        raise UserError(
+            f"{config.env} names only the spaces of a dataset; add --dataset, or name an environment."
+        )
     return validated(config)
 
 
@@ -67,7 +76,7 @@ def trainable(config: RunConfig) -> RunConfig:
 
 def check_env(env: Any) -> None:
     """An id, module:Id or file.py:Class; nothing is imported here."""
-    if not isinstance(env, str) or not _ENV.fullmatch(env):
+    if not isinstance(env, str) or not _ENV.fullmatch(env) or not env.isprintable():
         raise UserError(
             f"env = {short_repr(env)} must be an environment's id, or module:Id or file.py:Class for one of "
             "your own; `visr list envs` names some."
@@ -198,6 +207,9 @@ def _check_sizes(config: RunConfig) -> None:
     largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
     array_sizes = {
         f"hidden_sizes = {short_repr(hidden)} {between}": largest_layer,
+        f"hidden_sizes = {short_repr(hidden)}, {len(hidden):,} layers in all,": sum(
+            a * b for a, b in itertools.pairwise((states, *hidden))
+        ),
         f"num_features = {d}": d * d,  # reward regression
         f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
         f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
@@ -211,6 +223,18 @@ def _check_sizes(config: RunConfig) -> None:
             raise UserError(
                 f"{settings} would take {size:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) "
                 "are sensible, so choose smaller."
+            )
+
+
+def _check_replay_learner(config: RunConfig) -> None:
+    default = RunConfig()
+    for name in NOT_OF_REPLAY:
+        section = "agent" if hasattr(default.agent, name) else "training"
+        value, usual = (getattr(getattr(c, section), name) for c in (config, default))
+        if value != usual:
+            raise UserError(
+                f"{name} = {short_repr(value)} is a setting of the paper's agent, which the replay learner "
+                "does not read; add --algorithm visr, or leave it out."
             )
 
 
@@ -230,6 +254,23 @@ def _check_practice(replay: ReplayConfig) -> None:
 
 
 _MOST_STAGES = 8
+
+
+def _check_features(config: RunConfig) -> None:
+    chosen = config.replay.transition_features
+    if config.agent.algorithm == "fb" and chosen != "auto":
+        raise UserError(
+            f"transition_features = {chosen!r} does not go with algorithm = 'fb', which learns features of "
+            "its own; use --algorithm replay."
+        )
+
+
+def _check_dataset(config: RunConfig) -> None:
+    if config.replay.dataset and config.agent.algorithm not in REPLAY_LEARNERS:
+        raise UserError(
+            f"algorithm = {config.agent.algorithm!r} learns from steps of its own and not from dataset = "
+            f"{short_repr(config.replay.dataset)}; the replay learner does."
+        )
 
 
 def _check_groups(training: TrainingConfig) -> None:

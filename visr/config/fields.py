@@ -23,6 +23,8 @@ from visr.config.replay import ReplayConfig
 
 GRID, ATARI, MINATAR = "visr/Grid-v0", "ALE/", "MinAtar/"
 """The id of the grid world, and the prefixes of the ids of Atari and MinAtar games."""
+DATASET = "dataset/"
+"""The prefix of ids that name the spaces of a dataset, where no environment is known."""
 
 Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
@@ -281,6 +283,11 @@ class RunConfig:
     def is_atari(self) -> bool:
         """Whether the environment is an Atari game."""
         return self.env.startswith(ATARI)
+
+    @property
+    def has_environment(self) -> bool:
+        """Whether there is an environment to step in; a dataset alone has none."""
+        return not self.env.startswith(DATASET)
 
     @property
     def life_loss_terminates(self) -> bool:

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from visr import strict_json
 from visr.config.fields import SECTIONS, RunConfig
 from visr.config.load import field_names, to_dict, whole_number
 from visr.errors import UserError
@@ -24,7 +25,7 @@ def read(path: str | Path) -> dict[str, Any]:
         if len(content) > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST:,} bytes")
         is_json = path.suffix.lower() == ".json"
-        found = json.loads(content) if is_json else tomllib.loads(content.decode())
+        found = strict_json.parse(content) if is_json else tomllib.loads(content.decode())
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}; check its name.") from None
     except (ValueError, RecursionError) as error:  # both parsers raise kinds of ValueError

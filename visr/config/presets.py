@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from visr import config as configuration
-from visr.config import ATARI, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
+from visr.config import ATARI, DATASET, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
+from visr.config.replay import NOT_OF_REPLAY
 from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
@@ -260,10 +263,18 @@ def get(name: str) -> RunConfig:
     return configuration.replace(RunConfig(), **PRESETS[name][1])
 
 
-def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
-    """The default configuration of an environment, and of a replay learner there."""
+def for_environment(env: str, algorithm: str | None = None, given: Iterable[str] = ()) -> RunConfig:
+    """The default configuration of an algorithm in an environment.
+
+    The default algorithm is the replay learner; on Atari, and where settings are `given` that only the
+    paper's agent reads, it is that one.
+    """
+    if algorithm is None and not env.startswith(ATARI) and not set(given) & set(NOT_OF_REPLAY):
+        algorithm = "replay"
     if algorithm in REPLAY_LEARNERS:
-        kind = "grid" if env == GRID else "minatar" if env.startswith(MINATAR) else "vectors"
+        are_states = env == GRID or env.startswith(f"{DATASET}states")
+        are_planes = env.startswith((MINATAR, f"{DATASET}planes"))
+        kind = "grid" if are_states else "minatar" if are_planes else "vectors"
         config = get(f"replay-{kind}")
         return configuration.replace(config, **_FORWARD_BACKWARD) if algorithm == "fb" else config
     if env.startswith(ATARI):
@@ -271,3 +282,9 @@ def for_environment(env: str, algorithm: str | None = None) -> RunConfig:
     if env.startswith(MINATAR):
         return get("minatar")
     return get("grid" if env == GRID else "classic")
+
+
+def for_dataset(env: str, algorithm: str | None = None) -> RunConfig:
+    """The default configuration of a replay learner on recorded steps, all known from the start."""
+    known = algorithm if algorithm in REPLAY_LEARNERS else "replay"
+    return configuration.replace(for_environment(env, known), num_stages=1, warmup_steps=0)

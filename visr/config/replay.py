@@ -20,6 +20,8 @@ class ReplayConfig:
     """Features of a step (docs/agents/replay.md): fixed ones by the observations, or learned ones."""
     feature_updates: CountFromOne = 2_000
     """Updates of learned features at the start of each stage."""
+    dataset: str = ""
+    """Learn from these recorded steps instead of new ones: an .npz file, or minari:ID."""
     num_updates: CountFromOne = 6_000
     """Updates in the whole run, spread evenly over the steps after `warmup_steps`."""
     warmup_steps: Count = 50_000
@@ -30,6 +32,8 @@ class ReplayConfig:
     """Recorded steps in an update; each is learnt from under every task of the update."""
     tasks_per_update: Size = 32
     """Tasks in an update."""
+    whole_psi_tasks: Size = 32
+    """Tasks of an update under which the whole psi is learnt; under the others only psi . w."""
     num_stages: Size = 1
     """Stages, each three times as long as all before it; each fits the features and learns psi afresh."""
     goal_share: Fraction = 0.5
@@ -44,3 +48,13 @@ class ReplayConfig:
     """Share of psi that moves into its target network at every update."""
     psi_width: Size = 256
     """Units that join a state, an action and a task."""
+
+
+NOT_OF_REPLAY = (
+    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
+    *("head_size", "centred_features", "gpi_samples", "gpi_distribution", "gpi_kappa"),
+    *("target_period", "phi_learning_rate", "phi_adam_epsilon", "phi_num_steps"),
+    *("learning_rate_decay", "batch_size", "num_processes", "num_actor_groups", "micro_batch"),
+    "num_rewarded_envs",
+)
+"""Settings of the paper's agent that a replay learner does not read."""

@@ -70,6 +70,11 @@ def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> Vecto
 
 def _make(config: RunConfig, num_envs: int) -> VectorEnv:
     """Import only the module that this environment needs."""
+    if not config.has_environment:
+        raise UserError(
+            f"The run of {config.env} learnt from a dataset and has no environment to step in; name one when "
+            "you load it (--env)."
+        )
     if world := exact_model(config):
         from visr.envs.grid.env import GridVectorEnv
 
@@ -99,11 +104,27 @@ def exact_model(config: RunConfig) -> GridWorld | None:
 
 def spec(config: RunConfig) -> EnvSpec:
     """The spaces of one environment."""
+    if not config.has_environment:
+        codec = space_codec(config)
+        return EnvSpec(codec.space, len(codec.actions))
     with contextlib.closing(make_vec(config, 1)) as env:
         return EnvSpec(env.single_observation_space, int(env.single_action_space.n))  # pyright: ignore
 
 
+def plane_names(config: RunConfig) -> list[str]:
+    """What each plane of an observation shows, where the environment says so: MinAtar's games do."""
+    if not config.env.startswith(MINATAR):
+        return []
+    from visr.envs.minatar import plane_names
+
+    return plane_names(config.env)
+
+
 def space_codec(config: RunConfig) -> SpaceCodec:
     """How to convert observations and actions of single environments of this kind."""
+    if not config.has_environment:
+        from visr.envs import dataset_spaces
+
+        return dataset_spaces.codec(config.env)
     with contextlib.closing(make_vec(config, 1)) as env:
         return env.codec  # pyright: ignore[reportAttributeAccessIssue]

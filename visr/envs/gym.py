@@ -79,7 +79,7 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
             yield
         except UserError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             reason = _reason(f"{type(error).__name__}: {error}")
             raise UserError(
@@ -133,11 +133,12 @@ def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
             vectorization_mode=config.vectorize,
             vector_kwargs={"autoreset_mode": AutoresetMode.NEXT_STEP},
         )
-    except Exception as error:  # it is unknown, or the user's code failed
+    except (Exception, SystemExit) as error:  # it is unknown, or the user's code failed
         if isinstance(spec, str) and id not in gymnasium.registry:
             games = (game.id for game in atari_games.all_games())
             raise UserError(unknown_env(id, {*gymnasium.registry, *games})) from error
-        raise UserError(f"The environment {id!r} could not be built: {_reason(error)}.") from error
+        reason = repr(error) if isinstance(error, SystemExit) else error
+        raise UserError(f"The environment {id!r} could not be built: {_reason(reason)}.") from error
     try:
         return GymEnvs(made, config.discretise)
     except UserError:

@@ -15,6 +15,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
+from visr import strict_json
 from visr.config import MINATAR, MinAtarConfig
 from visr.envs.gym import unknown_env
 from visr.envs.spaces import identity_codec
@@ -141,6 +142,13 @@ def _reference(id: str) -> Any:
     return Environment
 
 
+def plane_names(id: str) -> list[str]:
+    """The game's own names of its planes, in their order."""
+    channels: dict[str, int] = _reference(id)(GAMES[id]).env.channels
+    names = sorted(channels, key=lambda name: channels[name])
+    return [name.replace("_", " ") for name in names]
+
+
 _SETTINGS = ("action_map", "channels", "ramping", "random")
 """Attributes that are settings or random generators; all others are the state of the game."""
 _MAX_NUMBER = 10_000
@@ -169,7 +177,7 @@ def load_games(games: Sequence[Any], state: Mapping[str, NDArray]) -> None:
     """Restore `games_state`; the games change only if all of it is valid."""
     try:
         restored = [copy.deepcopy(game) for game in games]
-        saved = json.loads(state["games"].astype(np.uint8).tobytes())
+        saved = strict_json.parse(state["games"].astype(np.uint8).tobytes())
         words, places = state["random"], state["drawn"]
         if words.dtype != np.int64 or places.dtype != np.int64:
             raise TypeError("its random state is invalid")

@@ -116,7 +116,7 @@ def _import(module: str, env: str) -> ModuleType:
             if is_file:
                 return loaded
         return importlib.import_module(module)
-    except Exception as error:  # the user's code failed
+    except (Exception, SystemExit) as error:  # the user's code failed
         reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
         kind = "file" if is_file else "module"
         raise UserError(

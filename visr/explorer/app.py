@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 import traceback
 from collections.abc import Callable
 from importlib import resources
@@ -18,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
+from visr import terminal
 from visr.errors import UserError
 from visr.explorer import atlas, live, messages, painting, questions
 from visr.explorer.auth import AuthMiddleware
@@ -86,6 +86,8 @@ def _routes(explored: ExplorerState, stop: Callable[[], None]) -> list[BaseRoute
         route("GET", "progress", lambda state, _: state.progress()),
         route("GET", "curves", lambda state, _: state.curves()),
         route("POST", "paint", _paint, strokes),
+        route("POST", "refine", _refine),
+        route("POST", "refined", _refined),
         route("POST", "preset", _preset),
         route("POST", "task", _task),
         route("POST", "question", _question),
@@ -115,16 +117,31 @@ async def _unexpected(request: Request, error: Exception) -> Response:
     """A bug: details go to the terminal, the client gets one sentence."""
     *_, place = traceback.extract_tb(error.__traceback__)
     where = f"{place.filename}:{place.lineno}"
-    print(f"visr: {request.url.path} failed: {error!r} at {where}", file=sys.stderr)
+    terminal.say(f"visr: {request.url.path} failed: {error!r} at {where}")
     return _json({"error": "The explorer failed; its terminal shows the error."}, 500)
 
 
 def _paint(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
     """A painted reward: its task, policy and values."""
     run = explored.run
+    explored.refinement.cancel()
     gpi = fields.flag("gpi", run.config.agent.gpi)
     requested = explored.requests.infer(fields, "paint")
     return {"task": requested.to_dict(run), **painting.evaluate(run, requested.task, gpi)}
+
+
+def _refine(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """Start to refine a painted task in the background."""
+    requested = explored.requests.get(fields.text("id", 40))
+    painting.world(explored.run)
+    explored.refinement.start(explored.run, requested)
+    return {"id": requested.id}
+
+
+def _refined(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
+    """The best policy of a refinement so far."""
+    run, gpi = explored.run, fields.flag("gpi", explored.run.config.agent.gpi)
+    return explored.refinement.so_far(fields.text("id", 40), run, explored.requests, gpi)
 
 
 def _preset(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.api import Run
 from visr.config import ATARI, GRID, MINATAR
 from visr.envs.grid import dynamic_programming
@@ -23,6 +24,7 @@ from visr.evaluation import grid_benchmark
 from visr.explorer import painting, pictures
 from visr.ops import sphere
 from visr.play.session import Session
+from visr.storage.records.library import Library, PractisedTask
 
 NUM_SKILLS = 12
 MAX_SKILLS = 48
@@ -54,7 +56,9 @@ class Skill:
     score: float
     """The environment's own rewards, summed over the film."""
     num_episodes: int
-    visits: str | None
+    practised: PractisedTask | None = None
+    """What the replay learner practised; None for other tasks."""
+    visits: str | None = None
     """On grids: a map of exact visits over all starts, as a data URI."""
     discriminability: float = 0.5
     nearest: int | None = None
@@ -77,23 +81,62 @@ class Atlas:
 
 def draw(run: Run, num_skills: int = NUM_SKILLS, seed: int = 0) -> Iterator[Atlas]:
     """Yield the growing atlas after each skill; the last one has its scores."""
-    d = run.config.agent.num_features
-    tasks = sphere.spread(num_skills, d, torch.Generator().manual_seed(seed)).numpy()
+    tasks = practised(run, num_skills, seed) or _spread(run, num_skills, seed)
+    num_skills = len(tasks)
     screen = pictures.screen_of(run.config)
     session = Session(
         run.visr, run.config, epsilon=run.config.agent.epsilon, seed=seed, screen=screen
     )
     atlas = Atlas(scale=(1, 1) if screen is None else screen.scale)
     with contextlib.closing(session):
-        for w in tasks:
-            atlas.skills.append(_play(session, run, w, seed))
+        for known, w in tasks:
+            atlas.skills.append(_play(session, run, w, seed, known))
             if len(atlas.skills) < num_skills:
                 yield atlas
     score(atlas)
     yield atlas
 
 
-def _play(session: Session, run: Run, w: Floats, seed: int) -> Skill:
+ToPlay = list[tuple[PractisedTask | None, Floats]]
+
+
+def _spread(run: Run, num_skills: int, seed: int) -> ToPlay:
+    """Directions spread over the sphere."""
+    rng, size = torch.Generator().manual_seed(seed), run.config.agent.num_features
+    return [(None, w) for w in sphere.spread(num_skills, size, rng).numpy()]
+
+
+def practised(run: Run, most: int, seed: int) -> ToPlay:
+    """Tasks of the replay learner's library: events by lift, or states that are unlike each other."""
+    if not isinstance(run.agent, ReplaySuccessorFeatures) or not run.directory.library.exists():
+        return []
+    known = Library.load(run.directory.library).tasks
+    rows = run.agent.library.cpu().numpy()
+    known = [task for task in known if task.row < len(rows) and rows[task.row].any()]
+    if len(known) < 2:
+        return []
+    units = np.stack([rows[task.row] / np.linalg.norm(rows[task.row]) for task in known])
+    if any(task.lift is not None for task in known):
+        order = sorted(range(len(known)), key=lambda i: -(known[i].lift or 0))
+    else:
+        order = _unlike(units, seed)
+    return [(known[i], units[i].astype(np.float32)) for i in order[:most]]
+
+
+def _unlike(units: NDArray, seed: int) -> list[int]:
+    """An order in which each row is the one least like all before it; the seed chooses the first."""
+    order = [int(np.random.default_rng(seed).integers(len(units)))]
+    likeness = units @ units[order[0]]
+    while len(order) < len(units):
+        likeness[order] = np.inf
+        order.append(int(likeness.argmin()))
+        likeness = np.maximum(likeness, units @ units[order[-1]])
+    return order
+
+
+def _play(
+    session: Session, run: Run, w: Floats, seed: int, known: PractisedTask | None = None
+) -> Skill:
     env = run.config.env
     num_steps, every = next((v for k, v in _LENGTHS.items() if env.startswith(k)), _OTHER_LENGTHS)
     session.actor.pursue(w)
@@ -111,7 +154,7 @@ def _play(session: Session, run: Run, w: Floats, seed: int) -> Skill:
     film, size = pictures.strip(frames) if frames else (None, (1, 1))
     shown = phi[::every] if frames else []
     visits = _visits(run, w) if painting.is_paintable(run) else None
-    return Skill(w, np.stack(phi), film, size, shown, score, num_episodes, visits)
+    return Skill(w, np.stack(phi), film, size, shown, score, num_episodes, known, visits)
 
 
 def _visits(run: Run, w: Floats) -> str:
@@ -150,7 +193,9 @@ def separability(skill: Skill, other: Skill) -> float:
 def _warnings(atlas: Atlas) -> list[str]:
     skills, found = atlas.skills, []
     length = float(np.linalg.norm(np.concatenate([skill.phi for skill in skills]).mean(axis=0)))
-    if length > _ALIKE:
+    if (
+        length > _ALIKE and skills[0].practised is None
+    ):  # features of the replay learner are not unit
         found.append(
             f"phi has collapsed: it points the same way in all states (length of its mean {length:.2f}; "
             "1 is one direction for everything)."
@@ -195,6 +240,9 @@ def to_dict(atlas: Atlas, first: int = 0) -> dict[str, Any]:
 def _skill(skill: Skill, index: int) -> dict[str, Any]:
     return {
         "index": index,
+        "name": f"Skill {index + 1}" if skill.practised is None else skill.practised.name,
+        "lift": None if skill.practised is None else skill.practised.lift,
+        "reached": None if skill.practised is None else skill.practised.reached,
         "w": skill.w.astype(np.float64).tolist(),
         "film": skill.film,
         "num_frames": len(skill.frame_phi),

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from visr import strict_json
 from visr.errors import UserError
-from visr.storage import schema
+from visr.storage import new_files, schema
 from visr.storage.files import read_bytes
 
 _LARGEST = 64 * 1024
@@ -88,13 +89,8 @@ def running() -> list[Launch]:
 
 def _read(record: Path) -> Launch | None:
     try:
-        return schema.read(Launch, json.loads(read_bytes(record, _LARGEST)))
-    except (
-        OSError,
-        ValueError,
-        RecursionError,
-        UserError,
-    ):  # removed meanwhile, or not written by visr
+        return schema.read(Launch, strict_json.parse(read_bytes(record, _LARGEST)))
+    except (OSError, ValueError, UserError):  # removed meanwhile, or not written by visr
         return None
 
 
@@ -121,7 +117,5 @@ def _folder() -> Path:
 
 def _write(path: Path, text: str) -> None:
     """Write a new file that only this user can read."""
-    path.unlink(missing_ok=True)  # of a process that was killed
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
+    with open(new_files.create(path, 0o600), "w", encoding="utf-8") as file:
         file.write(text)

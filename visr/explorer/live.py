@@ -53,6 +53,7 @@ class LiveSession:
 
     def _pursue(self, task: Task) -> None:
         self._task, self._task_reward, self._own_score = task, 0.0, 0.0
+        self._session.actor.agent = self.run.agent_of(task)
         self._session.pursue(task, self.run.asked_reward(task))
 
     def begin(self, seed: int) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visr import strict_json
 from visr.config import Bound
 from visr.errors import UserError
 from visr.storage import schema
@@ -47,11 +48,12 @@ class RequestFields:
         if len(body) > MAX_BYTES:
             raise UserError(TOO_LARGE)
         try:
-            content = json.loads(body, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
+            content = strict_json.parse(body, MAX_BYTES, _MAX_DEPTH)
+        except json.JSONDecodeError:
             raise UserError("The request is not JSON.") from None
-        if _is_deeper(content, _MAX_DEPTH):
-            raise UserError(f"The request is nested more than {_MAX_DEPTH} deep.")
+        except ValueError as error:
+            reason = "it is not text" if isinstance(error, UnicodeDecodeError) else error
+            raise UserError(f"The request is not JSON: {reason}.") from None
         return cls(content)
 
     def number(self, name: str, low: float, high: float, default: float | None = None) -> float:
@@ -99,13 +101,3 @@ class RequestFields:
         if len(value) != count:
             raise UserError(f"The request does not fit: {name} does not have {count} numbers.")
         return value
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(name)
-
-
-def _is_deeper(value: Any, most: int) -> bool:
-    """Whether lists and objects are nested more than `most` levels inside this one."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return most < 0 or any(_is_deeper(p, most - 1) for p in parts if isinstance(p, dict | list))

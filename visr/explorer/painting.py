@@ -15,6 +15,7 @@ from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
 from visr.evaluation import grid_benchmark
 from visr.inference import grid_rewards
+from visr.play import policy
 from visr.storage.records.task import Task
 
 MAX_CELLS = 4_096
@@ -35,7 +36,8 @@ def evaluate(run: Run, task: Task, gpi: bool) -> dict[str, Any]:
     start = time.perf_counter()
     grid = world(run)
     evaluation = run.evaluate_exactly(task, gpi=gpi)
-    psi = run.successor_features(np.arange(grid.num_states), task.w)  # [S, actions, d]
+    states, agent = np.arange(grid.num_states), run.agent_of(task)
+    psi = policy.successor_features(agent, run.inference.codec, states, task.w)  # [S, actions, d]
     visits = dynamic_programming.visits(grid.transitions, evaluation.policy, grid.start, NUM_MOVES)
     return {
         "fraction_of_optimal": evaluation.fraction_of_optimal,

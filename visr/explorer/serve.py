@@ -36,9 +36,10 @@ class Server:
         host: str = "127.0.0.1",
         port: int | None = None,
         device: str = "auto",
+        env: str | None = None,
     ) -> None:
         self.token = _token()
-        self.explored = ExplorerState(run, device)
+        self.explored = ExplorerState(run, device, env)
         warm_up(self.explored.run)
         self._socket = listen(host, port)
         self.host, self.port = host, self._socket.getsockname()[1]

@@ -14,6 +14,7 @@ from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
+from visr.explorer.refining import BackgroundRefinement
 from visr.explorer.task_requests import TaskRequests
 from visr.explorer.watched import Watched
 from visr.storage.records import finetuning
@@ -26,12 +27,13 @@ _MAX_POINTS = 600
 class ExplorerState:
     """One run and what was computed for it; changes are made under a lock."""
 
-    def __init__(self, path: str | Path, device: str = "auto") -> None:
-        self._path, self._device = path, device
-        self.run = api.load(path, device=device)
+    def __init__(self, path: str | Path, device: str = "auto", env: str | None = None) -> None:
+        self._path, self._device, self._env = path, device, env
+        self.run = api.load(path, device=device, env=env)
         self.watched: dict[str, Watched] = {}
         """By the id of a live session."""
         self.requests = TaskRequests(self.run, self.watched)
+        self.refinement = BackgroundRefinement()
         self._lock, self._computing = threading.Lock(), threading.Lock()
         self._sessions = threading.Semaphore(_MAX_SESSIONS)
         self._atlas: Atlas | None = None
@@ -51,8 +53,9 @@ class ExplorerState:
 
     def reload(self) -> None:
         """Load newer weights, if there are any, and discard the tasks and the atlas of the old ones."""
-        newest = api.load(self._path, device=self._device)
+        newest = api.load(self._path, device=self._device, env=self._env)
         if newest.num_steps != self.run.num_steps:
+            self.refinement.cancel()
             facts = _facts(newest)
             with self._lock:
                 self.run, self.requests, self._facts = (

@@ -20,7 +20,7 @@ from visr.explorer import painting, questions
 from visr.explorer.messages import RequestFields
 from visr.explorer.questions import Questions
 from visr.explorer.watched import Watched
-from visr.inference import expression
+from visr.inference import collect, expression
 from visr.inference.demonstration import Demonstration
 from visr.inference.prompts import Prompt, Reward
 from visr.inference.steps import RewardedSteps
@@ -86,7 +86,10 @@ class TaskRequests:
         }
         if kind not in kinds:
             raise UserError(f"There is no kind of task {kind!r}; there are {', '.join(kinds)}.")
-        requested = kinds[kind](request)
+        return self.keep(kinds[kind](request))
+
+    def keep(self, requested: RequestedTask) -> RequestedTask:
+        """Remember a task by its id, and forget the oldest ones."""
         self._requested[requested.id] = requested
         while len(self._requested) > _MAX_KEPT:
             self._requested.pop(next(iter(self._requested)))
@@ -220,7 +223,7 @@ class TaskRequests:
             )
         good, bad = int((liked > 0).sum()), int((liked < 0).sum())
         name = f"{good} good and {bad} bad frames"
-        steps = RewardedSteps(phi, liked, np.arange(len(phi)))
+        steps = collect.of_agent(RewardedSteps(phi, liked, np.arange(len(phi))), self.run.visr)
         compared = Reward(name, _FROM_MARKS).infer(self.run.visr, lambda: steps)
         task = self.run.task_of(compared, "best", name)
         task = dataclasses.replace(task, prompt=TaskPrompt("marks", name))

@@ -12,6 +12,7 @@ from torch.optim import Adam
 from visr.agents.base import BehaviourModel
 from visr.agents.visr import n_step_error
 from visr.config import FinetuneConfig
+from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import SuccessorFeatures
 from visr.training.learner import load_moments, moments, within
 from visr.types import Unroll
@@ -27,16 +28,25 @@ class QLearner:
 
     Rewards are divided by `unit`, the slope of r against c . w, where c is the cumulant that psi sums, and
     `offset` is added to Q for the rest of r. So the first Q is as close to the reward's Q as the features
-    permit. Without `estimate_unit` the unit is 1.
+    permit. Without `estimate_unit` the unit is 1. A refined task's residual is added to Q and stays as it is.
     """
 
     def __init__(
-        self, agent: BehaviourModel, settings: FinetuneConfig, w: Tensor, clip_rewards: bool
+        self,
+        agent: BehaviourModel,
+        settings: FinetuneConfig,
+        w: Tensor,
+        clip_rewards: bool,
+        residual: ResidualValues | None = None,
     ) -> None:
         self.agent, self._settings, self._clips = agent, settings, clip_rewards
         self._gamma, self._device = agent.config.gamma, agent.device
         self._w = w.to(self._device)
-        self._target = copy.deepcopy(agent.psi).requires_grad_(False)
+        self.psi: SuccessorFeatures = agent.psi
+        """psi that acts: the agent's, with the residual if there is one."""
+        if residual is not None:
+            self.psi = RefinedSuccessorFeatures(agent.psi, residual, self._w)
+        self._target = copy.deepcopy(self.psi).requires_grad_(False)
         self.offset = nn.Parameter(torch.zeros((), device=self._device))
         self.unit = 1.0
         agent.psi.requires_grad_(True)
@@ -70,7 +80,7 @@ class QLearner:
         reward = self.clipped(unroll.reward).unsqueeze(-1) / self.unit
         with torch.no_grad():
             future = self.values(self._target, unroll)
-        values, n = self.values(self.agent.psi, unroll), self._settings.n_step
+        values, n = self.values(self.psi, unroll), self._settings.n_step
         error = n_step_error(values, future, reward, scalar, self._gamma, n)
         loss = scalar.mean_over_steps(error.square().sum(dim=-1))
         self._optimiser.zero_grad()
@@ -79,7 +89,7 @@ class QLearner:
         self._optimiser.step()
         self.num_updates += 1
         if self.num_updates % self._settings.target_period == 0:
-            self._target.load_state_dict(self.agent.psi.state_dict())
+            self._target.load_state_dict(self.psi.state_dict())
         return loss.detach()
 
     def values(self, psi: SuccessorFeatures, unroll: Unroll) -> Tensor:

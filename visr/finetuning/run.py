@@ -17,7 +17,8 @@ from torch import Tensor
 from visr import agents, envs
 from visr import config as configuration
 from visr.agents.base import BehaviourModel
-from visr.config import FinetuneConfig, RunConfig
+from visr.agents.refined import RefinedAgent, residual_of
+from visr.config import FinetuneConfig, RunConfig, cost
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
 from visr.evaluation import episodes, grid_benchmark
@@ -25,6 +26,8 @@ from visr.finetuning.relabelling import check_free_steps
 from visr.finetuning.trainer import FineTuner
 from visr.inference.asked_reward import AskedReward, asked_reward
 from visr.inference.prompts import ENV_REWARD
+from visr.networks.residual import ResidualValues
+from visr.storage import schema
 from visr.storage.records.finetuning import (
     REMEDY,
     EpisodeScore,
@@ -71,7 +74,9 @@ class _Job:
         asked = _asked(self.config, self.task, pretrained or agent)
         saved, settings = np.stack(self.plan.saved), self.plan.settings
         reward = None if asked.kind == "env" else asked
-        return FineTuner(agent, self.config, settings, self.task.w, saved, reward, pretrained)
+        residual = _residual(agent, self.task)
+        inputs = (agent, self.config, settings, self.task.w, saved, reward, pretrained, residual)
+        return FineTuner(*inputs)
 
 
 def start(
@@ -89,6 +94,8 @@ def start(
     others = [t.w for t in saved if t.w.shape == task.w.shape and not np.array_equal(t.w, task.w)]
     # GPI is off: the other tasks' policies are not trained. A resumed run uses the same device.
     config = configuration.replace(config, gpi=False, device=agent.device.type)
+    if settings.from_scratch:  # psi's new weights have nothing to do with the residual
+        task = dataclasses.replace(task, refinement=None)
     job = _Job(config, FinetunePlan(settings, (task.w, *others), task.name, "asked"), task)
     copied = initial_agent(agent, config, settings)
     RunDir(path).refuse_existing()
@@ -109,7 +116,7 @@ def start(
         return _train(run, job, tuner, FinetuneRows(run, settings), before, observe)
 
 
-def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
+def resume(path: str | Path, observe: Observer | None = None, accept_cost: bool = False) -> RunDir:
     """Continue from the newest checkpoint; the result is the same as without the interruption."""
     run = RunDir.open(path)
     if not run.is_finetuned:
@@ -119,6 +126,7 @@ def resume(path: str | Path, observe: Observer | None = None) -> RunDir:
     with run.locked():
         job, before = _Job.load(run), FinetuneResult.load(run).before
         config, settings = job.config, job.plan.settings
+        cost.require_consent(run.path, config, cost.of_finetuning(config, settings), accept_cost)
         _require_reward(config, job.task)
         agent = agents.new(config.agent, envs.spec(config), config.replay).requires_grad_(False)
         assert isinstance(agent, BehaviourModel)
@@ -192,6 +200,14 @@ def _require_reward(config: RunConfig, task: Task) -> None:
         )
 
 
+def _residual(agent: BehaviourModel, task: Task) -> ResidualValues | None:
+    """What a refined task adds to psi . w."""
+    if task.refinement is None or not task.refinement.is_refined:
+        return None
+    with schema.refusing(f"The task `{task.name}` does not fit this run", "refine it again"):
+        return residual_of(agent.spec, task.refinement.weights).to(agent.device)
+
+
 def initial_agent(
     agent: BehaviourModel, config: RunConfig, settings: FinetuneConfig
 ) -> BehaviourModel:
@@ -207,6 +223,8 @@ def initial_agent(
 def evaluate(agent: BehaviourModel, config: RunConfig, task: Task) -> ExactScore | EpisodeScore:
     """The score of w's own policy: exact on the grid, from 30 whole episodes elsewhere."""
     agent = agent.requires_grad_(False)
+    if (residual := _residual(agent, task)) is not None:
+        agent = RefinedAgent(agent, residual, torch.as_tensor(task.w, dtype=torch.float32))
     if (world := envs.exact_model(config)) is not None:
         result = grid_benchmark.evaluate(agent, world, task, dynamic_programming.GAMMA, gpi=False)
         return ExactScore(result.fraction_of_optimal, result.value)

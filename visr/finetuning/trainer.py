@@ -13,11 +13,13 @@ from torch import Tensor
 from visr import config as configuration
 from visr import envs
 from visr.agents.base import BehaviourModel
+from visr.agents.refined import RefinedAgent
 from visr.config import FinetuneConfig, RunConfig
 from visr.envs.episodes import EpisodeReturns, EpisodeSteps
 from visr.finetuning.q_learner import QLearner
 from visr.finetuning.relabelling import RelabelledSteps
 from visr.inference.asked_reward import AskedReward
+from visr.networks.residual import ResidualValues
 from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor import Actor
@@ -47,8 +49,12 @@ class FineTuner:
         saved: NDArray,
         asked: AskedReward | None,
         pretrained: BehaviourModel | None = None,
+        residual: ResidualValues | None = None,
     ) -> None:
-        """`saved` [P, d]: w and the other tasks that GPI uses at first; `asked`: None for the env's."""
+        """`saved` [P, d]: w and the other tasks that GPI uses at first; `asked`: None for the env's.
+
+        `residual`: what a refined task adds to psi . w.
+        """
         self.agent, self.config, self.settings = agent, config, settings
         self._w = torch.as_tensor(w, dtype=torch.float32)
         self._policies = torch.as_tensor(saved, dtype=torch.float32)
@@ -61,9 +67,10 @@ class FineTuner:
             task_steps=0,
         )
         env, pretrained = envs.make_vec(config, settings.num_envs), pretrained or agent
-        self.actor = Actor(acting, env, pretrained, derived_seed(settings.seed, _ACTOR_SEED))
+        first = pretrained if residual is None else RefinedAgent(pretrained, residual, self._w)
+        self.actor = Actor(acting, env, first, derived_seed(settings.seed, _ACTOR_SEED))
         clips = config.inference.clip_rewards and asked is None
-        self.learner = QLearner(agent, settings, self._w, clips)
+        self.learner = QLearner(agent, settings, self._w, clips, residual)
         self.relabelled = (
             RelabelledSteps(pretrained, config, settings, self.learner.clipped)
             if settings.free_steps
@@ -193,7 +200,7 @@ class FineTuner:
         elif self.relabelled is None and settings.exploration_steps:
             epsilon = max(epsilon, 1 - self.num_steps / settings.exploration_steps)
         if not uses_gpi:
-            self.actor.refresh(self.agent.psi)
+            self.actor.refresh(self.learner.psi)
         policies = self._policies if uses_gpi else self._w[None]
         return self.actor.collect(self._w, policies=policies, epsilon=epsilon)
 

@@ -98,7 +98,10 @@ def of_function(function: RewardFunction, steps: EpisodeSteps) -> Floats:
         reward = arguments.array(found, "The reward function's result").astype(np.float64)
     except UserError:
         raise
-    except Exception as error:  # a user's function may raise anything; its traceback is the cause
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # the user's code; its traceback is the cause
         raise UserError(
             f"The reward function failed on a batch of steps: {arguments.described(error)}."
         ) from error

@@ -38,8 +38,12 @@ def collect_rewarded(
     num_steps: int = NUM_STEPS,
     seed: int = 0,
     schedule: TaskSchedule | None = None,
+    on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> RewardedSteps:
-    """Play episodes with one task each, drawn as in training; keep phi(s') and the raw r of every step."""
+    """Play episodes with one task each, drawn as in training; keep phi(s') and the raw r of every step.
+
+    `on_step` sees every step with its observations.
+    """
     for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
         if value < 1:
             raise UserError(f"{name} = {value} must be at least 1.")
@@ -55,6 +59,8 @@ def collect_rewarded(
         kept.append((step_features(agent, steps), reward, steps.episode))
         if _has_states(agent):
             left.append(features(agent, steps.observation))
+        if on_step is not None:
+            on_step(steps)
 
     with devices.threads(config.training):
         played = play_episodes(

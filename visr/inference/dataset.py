@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -72,7 +73,7 @@ def read(source: str | Path, codec: SpaceCodec) -> StepDataset:
     """Steps from an .npz file, or from a Minari dataset by `minari:ID`."""
     if str(source).startswith(MINARI):
         return _read_minari(str(source).removeprefix(MINARI), codec)
-    return from_arrays(source, _read(Path(source)), codec)
+    return from_arrays(source, read_arrays(source), codec)
 
 
 def from_arrays(path: str | Path, arrays: dict[str, NDArray], codec: SpaceCodec) -> StepDataset:
@@ -194,8 +195,9 @@ def _lie_within(given: NDArray, count: int) -> bool:
     return given.dtype.kind in "iu" and bool(((given >= 0) & (given < count)).all())
 
 
-def _read(path: Path) -> dict[str, NDArray]:
+def read_arrays(source: str | Path) -> dict[str, NDArray]:
     """The arrays of an .npz file; sizes are checked first, and nothing is unpickled."""
+    path = Path(source)
     failures: tuple[type[Exception], ...] = (
         *(zipfile.BadZipFile, zlib.error, ValueError, EOFError, RuntimeError),
         *(NotImplementedError, MemoryError),
@@ -231,19 +233,30 @@ def _check_header(file: IO[bytes], num_bytes: int) -> None:
 # ---- Minari
 
 
-def _read_minari(name: str, codec: SpaceCodec) -> StepDataset:
-    """All episodes of a dataset on this machine, or one that Minari downloads."""
+def minari_spaces(name: str) -> tuple[spaces.Space, spaces.Space]:
+    """The spaces of a dataset's observations and actions."""
+    loaded = _load_minari(name, lambda found: found)
+    return loaded.observation_space, loaded.action_space
+
+
+def _load_minari(name: str, read: Callable[[Any], Any]) -> Any:
+    """What `read` returns of a dataset on this machine."""
     try:
         import minari
     except ImportError as error:
         raise UserError('Minari datasets need minari: pip install "visr[offline]".') from error
     try:
-        episodes = list(minari.load_dataset(name, download=False).iterate_episodes())
+        return read(minari.load_dataset(name, download=False))
     except Exception as error:  # Minari raises many kinds
         reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(
             f"Cannot read the Minari dataset {name!r} ({reason}); `minari download {name}` gets one."
         ) from error
+
+
+def _read_minari(name: str, codec: SpaceCodec) -> StepDataset:
+    """All episodes of a dataset on this machine."""
+    episodes = _load_minari(name, lambda found: list(found.iterate_episodes()))
     if not episodes:
         raise UserError(f"The Minari dataset {name!r} has no episodes.")
     parts = [_minari_episode(name, episode, codec) for episode in episodes]

@@ -14,7 +14,7 @@ import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from visr import envs
+from visr import envs, strict_json
 from visr.agents.base import BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
@@ -23,7 +23,8 @@ from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference import asked_reward, collect
 from visr.inference.steps import RewardedSteps
-from visr.storage.files import check_tensors, write_tensors
+from visr.storage import schema
+from visr.storage.files import read_checked_arrays, write_tensors
 from visr.storage.records.task import RewardFunction
 from visr.training import devices
 from visr.types import Unroll
@@ -84,15 +85,15 @@ class Recording:
         try:
             if path.stat().st_size > 4 * _LARGEST:  # observations twice, and the smaller rest
                 raise ValueError(f"it is larger than {4 * _LARGEST:,} bytes")
-            check_tensors(path)
-            with safetensors.safe_open(str(path), framework="np") as file:
-                names = [str(name) for name in json.loads((file.metadata() or {})["names"])]
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            recording = cls(**arrays, names=names)
+            arrays, metadata = read_checked_arrays(path)
+            names = schema.convert(strict_json.parse(metadata["names"]), tuple[str, ...], "names")
+            recording = cls(**arrays, names=list(names))
             lengths = {len(array) for array in arrays.values()}
             wide = recording.reached.reshape(len(recording.action), -1).shape[1]
             if len(lengths) != 1 or wide != len(names):
                 raise ValueError("its arrays do not fit together")
+            if not np.isfinite(recording.phi).all():
+                raise ValueError("its features hold NaN or infinity")
             return recording
         except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
             raise UserError(

@@ -125,7 +125,7 @@ def estimate(steps: RewardedSteps, config: InferenceConfig | None = None) -> Com
         return Comparison(estimates, next(iter(estimates)), *counts)
     validations = _validations(rows, steps.tried)
     is_exact = steps.is_constant and has_constant(steps.sums())  # R^2 of a constant says nothing
-    best = LEAST_SQUARES if is_exact else _best(validations)
+    best = LEAST_SQUARES if is_exact and LEAST_SQUARES in estimates else _best(validations)
     fits = [name for name, row in rows.items() if row.explained >= explain.LITTLE]
     if steps.prefers_regression and fits:
         best = max(fits, key=lambda name: (rows[name].r_squared, rows[name].explained))
@@ -198,7 +198,11 @@ def _rows(steps: RewardedSteps) -> dict[str, _Row]:
 
 def _by_mean(blocks: list[RewardSums]) -> dict[str, _Row]:
     found = mean_task.find(blocks)
-    return {mean_task.MEAN: _by_search(found, blocks)} if found else {}
+    if found is None:
+        return {}
+    others, held_out = (block_sums.projected(sums, found.w) for sums in block_sums.split(blocks))
+    explained = block_sums.explained(held_out, solve(others))
+    return {mean_task.MEAN: _by_search(found, blocks)._replace(explained=explained)}
 
 
 def _by_regressions(steps: RewardedSteps, blocks: list[RewardSums]) -> dict[str, _Row]:

@@ -78,6 +78,12 @@ class RewardedSteps:
         """Whether every step has the same reward."""
         return np.ptp(self.reward) == 0
 
+    @property
+    def _has_constant_feature(self) -> bool:
+        """Whether a feature is one number, not 0, in all steps: a constant reward then pays for survival."""
+        first = self.features[:1]
+        return bool(((self.features == first).all(axis=0) & (first[0] != 0)).any())
+
     def clipped(self) -> RewardedSteps:
         """The same steps with rewards clipped to [-1, 1]; returns stay raw."""
         return dataclasses.replace(self, reward=np.clip(self.reward, -1, 1))
@@ -119,7 +125,7 @@ class RewardedSteps:
                 f"No reward was seen in {len(reward):,} steps, so there is nothing to infer a task from; "
                 "give it more episodes, or train longer."
             )
-        if self.is_constant and self.tried is None:
+        if self.is_constant and self.tried is None and not self._has_constant_feature:
             raise UserError(
                 f"The reward is {reward[0]:g} at every step, so every task is as good as any; change the "
                 "reward."

@@ -97,28 +97,37 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
         """max_i psi(s, a, w_i) . w: [N, hidden], [N, P, d] -> [N, actions]"""
         return self.policy_values(hidden, policies, readout).amax(dim=1)
 
-    def learnt(self, hidden: Tensor, action: Tensor, w: Tensor) -> Tensor:
-        """psi of N steps under M tasks: hidden [N, hidden], action [N], w [M, d] -> [M, N, d]"""
-        chosen = self.of_actions(hidden)[torch.arange(len(action)), action]
-        return self.sums((chosen + self.of_tasks(w).unsqueeze(1)).relu())
+    def of_steps(
+        self, hidden: Tensor, action: Tensor, w: Tensor, num_whole: int | None = None
+    ) -> UnderTasks:
+        """psi . w of N steps under M tasks, and psi under the first of them.
 
-    def greedy(self, hidden: Tensor, w: Tensor) -> Greedy:
-        """The greedy action of each of M tasks in N states, its value and its psi."""
+        hidden [N, hidden], action [N], w [M, d]
+        """
+        chosen = self.of_actions(hidden)[torch.arange(len(action)), action]
+        joined = (chosen + self.of_tasks(w).unsqueeze(1)).relu()
+        weight, bias = self.fold(w)
+        return UnderTasks(
+            torch.bmm(joined, weight).squeeze(-1) + bias, self.sums(joined[:num_whole])
+        )
+
+    def greedy(self, hidden: Tensor, w: Tensor, num_whole: int | None = None) -> UnderTasks:
+        """The same of the greedy action of each task in N states: hidden [N, hidden], w [M, d]."""
         joined = (self.of_actions(hidden) + self.of_tasks(w)[:, None, None]).relu_()
         weight, bias = self.fold(w)
         values = torch.bmm(joined.flatten(1, 2), weight).view(joined.shape[:3]) + bias[..., None]
         value, action = values.max(dim=-1)
-        index = action[..., None, None].expand(*action.shape, 1, self.width)
-        return Greedy(value, self.sums(joined.gather(2, index).squeeze(2)))
+        index = action[:num_whole, :, None, None].expand(-1, -1, 1, self.width)
+        return UnderTasks(value, self.sums(joined[:num_whole].gather(2, index).squeeze(2)))
 
 
-class Greedy(NamedTuple):
-    """What follows from acting greedily: M tasks in N states."""
+class UnderTasks(NamedTuple):
+    """What N steps or states are worth under M tasks."""
 
     value: Tensor
-    """[M, N], max_a psi(s, a, w) . w"""
+    """[M, N], psi(s, a, w) . w"""
     psi: Tensor
-    """[M, N, d], of that action"""
+    """[M', N, d], psi(s, a, w) of the first M' tasks"""
 
 
 _TASK_WIDTH = 256

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
+import shutil
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -22,10 +24,12 @@ from visr.envs.grid.world import GridWorld
 from visr.envs.gym import spread_seeds
 from visr.errors import UserError
 from visr.storage.files import writing
+from visr.storage.new_files import replacing
 
 Picture = NDArray[np.uint8]
 """[H, W, 3]"""
 _CELL = 32
+_ENCODED = "video.mp4"
 _CAPTION = 20
 _FRAMES_PER_SECOND = {ATARI: 15, GRID: 8, MINATAR: 10}
 """An Atari step lasts four frames of sixty a second."""
@@ -77,7 +81,7 @@ class RenderedGym(Screen):
     def __init__(self, config: RunConfig) -> None:
         try:
             self._copy = gymnasium.make(modules.load(config.env), render_mode="rgb_array")
-        except Exception as error:  # other people's code
+        except (Exception, SystemExit) as error:  # other people's code
             reason = " ".join(str(error).split()).rstrip(".")
             raise UserError(
                 f"{config.env} cannot draw itself ({reason}); leave out --video."
@@ -184,27 +188,21 @@ class VideoWriter(ABC):
 
     def __init__(self, path: Path, frames_per_second: int) -> None:
         self._path, self._rate = path, frames_per_second
-        self._partial = path.with_name(f"{path.stem}.partial{path.suffix}")
 
     @abstractmethod
     def add(self, picture: Picture) -> None:
         """Append a frame; all have the size of the first."""
 
     @abstractmethod
-    def _finish(self) -> bool:
-        """Close the partial file; whether there is one."""
-
     def close(self, keep: bool) -> None:
-        """Finish the file, or delete it."""
-        with writing(self._path):
-            if self._finish():
-                self._partial.replace(self._path) if keep else self._partial.unlink(missing_ok=True)
+        """Write the file, if there are frames and it is to be kept."""
 
 
 class Mp4Writer(VideoWriter):
-    """An MP4 file, written while episodes are played."""
+    """An MP4 file, encoded while episodes are played, in a directory that only this user can write to."""
 
     _writer: Any = None
+    _place: tempfile.TemporaryDirectory[str]
 
     def add(self, picture: Picture) -> None:
         """Append a frame."""
@@ -220,10 +218,9 @@ class Mp4Writer(VideoWriter):
                 'MP4 videos need imageio-ffmpeg: pip install "visr[video]", or name a .gif file.'
             ) from error
         height, width, _ = picture.shape
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._partial.touch()
+        self._place = tempfile.TemporaryDirectory(prefix="visr-")
         writer = imageio_ffmpeg.write_frames(
-            str(self._partial),
+            f"{self._place.name}/{_ENCODED}",
             (width, height),
             fps=self._rate,
             quality=7,
@@ -233,10 +230,15 @@ class Mp4Writer(VideoWriter):
         writer.send(None)
         return writer
 
-    def _finish(self) -> bool:
-        if self._writer is not None:
+    def close(self, keep: bool) -> None:
+        """Finish the file, and move it to its place."""
+        if self._writer is None:
+            return
+        with self._place as place, writing(self._path):
             self._writer.close()
-        return self._writer is not None
+            if keep:
+                with Path(place, _ENCODED).open("rb") as done, replacing(self._path) as file:
+                    shutil.copyfileobj(done, file)
 
 
 class GifWriter(VideoWriter):
@@ -250,14 +252,14 @@ class GifWriter(VideoWriter):
         """Keep a frame with at most 256 colours."""
         self._frames.append(Image.fromarray(picture).quantize(256))
 
-    def _finish(self) -> bool:
-        if not self._frames:
-            return False
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+    def close(self, keep: bool) -> None:
+        """Write all frames."""
+        if not self._frames or not keep:
+            return
         first, *others = self._frames
         duration = 1000 // self._rate
-        first.save(self._partial, save_all=True, append_images=others, duration=duration, loop=0)
-        return True
+        with writing(self._path), replacing(self._path) as file:
+            first.save(file, "GIF", save_all=True, append_images=others, duration=duration, loop=0)
 
 
 def video_writer(path: Path, env: str) -> VideoWriter:

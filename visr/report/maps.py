@@ -60,6 +60,13 @@ def values(snapshot: GridSnapshot) -> Figure:
     return figure
 
 
+def cells(values: Floats, free: Bools, unit: str) -> Figure:
+    """One map of values [S] from 0 on; cells without a value are grey."""
+    most = float(_finite(values).max()) or 1.0
+    scale = ScalarMappable(Normalize(0, most), style.SEQUENTIAL)
+    return _sheet(values[None], free, 1, scale, unit)
+
+
 def task(saved: SavedTask, free: Bools) -> Figure:
     """The true reward [S], if it is known; if evaluated, also phi . w, the policy as arrows and its value."""
     found, panels = saved.evaluation, _panels(saved, free.ravel())

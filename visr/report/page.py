@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from visr.atari_games import human_normalised
 from visr.config import REPLAY_LEARNERS, SECTIONS, RunConfig
-from visr.report import commands, curves, maps, scores, style
+from visr.report import commands, curves, library, maps, scores, style
 from visr.report.figures import Picture
 from visr.report.read import RunData
 from visr.storage.records.grid import NUM_POLICIES
@@ -75,6 +75,7 @@ def html(run: RunData, pictures: dict[str, Picture]) -> str:
         run=run,
         pictures=pictures,
         commands=commands,
+        most_events=library.MOST_EVENTS,
         seed=(run.finetune_config or config.training).seed,
         tiles=_family_tiles(run) if phase is None else _score_tiles(phase),
         families=[family for family in style.FAMILIES if family.key in run.evaluation],
@@ -172,9 +173,11 @@ def _facts(run: RunData) -> dict[str, str]:
 def _replay_facts(run: RunData) -> dict[str, str | None]:
     """What differs in a run of the replay learner."""
     agent, replay = run.config.agent, run.config.replay
+    kind = "fixed" if replay.transition_features == "auto" else replay.transition_features
+    kind = "learned with F" if agent.algorithm == "fb" else kind
     facts = {
         "Network": None,
-        "Features φ": f"{agent.num_features}, fixed",
+        "Features φ": f"{agent.num_features}, {kind}",
         "Acting": f"GPI over {replay.library_size} practised tasks" if agent.gpi else "no GPI",
         "Hidden layers": None,
         "Updates": f"{replay.num_updates:,}",

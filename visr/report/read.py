@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from visr import terminal
 from visr.atari_games import Game, by_id
 from visr.config import FinetuneConfig, RunConfig
 from visr.errors import UserError
@@ -16,12 +16,13 @@ from visr.storage.records import finetuning
 from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.finetuning import FinetuneResult
 from visr.storage.records.grid import Evaluation, GridSnapshot
+from visr.storage.records.library import Library, PractisedTask
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import LARGEST_SCORE, Adapted, AdaptedCondition, TwoPhase
 from visr.storage.run_dir import RunDir, evaluation_of
 from visr.storage.tables import read_rows
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _KINDS = {
     "env": "the environment's own reward",
@@ -83,6 +84,8 @@ class RunData:
     """Scores of other uses of the rewarded steps than the paper's."""
     snapshot: GridSnapshot | None
     tasks: tuple[SavedTask, ...]
+    library: Library | None
+    """What the replay learner practised."""
     finetune_config: FinetuneConfig | None
     """None unless the run was fine-tuned."""
     finetuned: FinetuneResult | None
@@ -114,6 +117,12 @@ class RunData:
         return {k: float(v[-1]) for k, v in self.evaluation.items() if k != "num_steps"}
 
     @property
+    def practised(self) -> list[PractisedTask]:
+        """The library, the largest lift first, then what was reached least."""
+        tasks = () if self.library is None else self.library.tasks
+        return sorted(tasks, key=lambda task: (-(task.lift or 0), task.reached))
+
+    @property
     def free(self) -> NDArray[np.bool_]:
         """[height, width], False inside walls; all True without a snapshot."""
         if self.snapshot is not None:
@@ -137,6 +146,7 @@ def run_data(path: Path) -> RunData:
         adapted=() if is_grid else adapted(run, config.env),
         snapshot=GridSnapshot.load(snapshot, config) if snapshot.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
+        library=Library.load(run.library) if run.library.exists() else None,
         finetune_config=finetuning.settings(run),
         finetuned=FinetuneResult.load(run) if run.is_finetuned else None,
     )

@@ -6,17 +6,17 @@ together with the file that it meant on this machine. Delete trusted.json to wit
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from visr import terminal
 from visr.errors import UserError
 from visr.storage import schema
 from visr.storage.files import read_json, write_json
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,16 @@ import errno
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from visr import strict_json
 from visr.errors import UserError
-from visr.storage import lock
+from visr.storage import new_files
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from torch import Tensor
 
 CHECKSUM = "checksum"
@@ -26,10 +27,7 @@ CHECKSUM = "checksum"
 _BLANK = "0" * 64
 """In place of the checksum while it is computed."""
 _CHUNK = 1 << 20
-_LARGEST_JSON = 64 * 1024 * 1024
 _LARGEST_HEADER = 100_000_000
-_LONGEST_WRITE = 600.0
-"""Seconds to wait for another process that writes the same file."""
 
 
 class DamagedFile(ValueError):
@@ -74,50 +72,28 @@ def sha256(text: str) -> str:
 
 
 def write_bytes(path: Path, *content: bytes | memoryview) -> None:
-    """Write atomically: to a temporary name, sync, rename, sync the directory.
-
-    The temporary file is locked, so that no other process renames it while it is incomplete.
-    """
-    with writing(path):
-        if not path.name:  # such as . or /
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        partial = path.with_name(f"{path.name}.partial")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = lock.acquire(partial, lambda _: f"{partial} is in use.", _LONGEST_WRITE)
-        try:
-            with open(descriptor, "wb", closefd=False) as file:
-                file.truncate(0)  # a killed process may have left something
-                file.writelines(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, path)
-        finally:
-            lock.release(descriptor, partial)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+    """Write atomically: to a new file with a temporary name, sync, rename, sync the directory."""
+    with writing(path), new_files.replacing(path) as file:
+        file.writelines(content)
 
 
 def read_bytes(path: Path, most: int) -> bytes:
     """All of a regular file of at most `most` bytes."""
-    with reading(path), _open_regular(path) as file:
+    with reading(path), open_regular(path) as file:
         if os.fstat(file.fileno()).st_size > most:
             raise UserError(f"{path} is larger than {most:,} bytes; it is not one of ours.")
         return file.read()
 
 
-def _open_regular(path: Path) -> IO[bytes]:
+def open_regular(path: Path) -> IO[bytes]:
     """A regular file, or an OSError: reading a pipe may block, and a device may never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    kind = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(kind):
-        return open(descriptor, "rb")
-    os.close(descriptor)
-    if stat.S_ISDIR(kind):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    raise OSError(errno.EINVAL, "It is a pipe or a device", str(path))
+    try:
+        new_files.require_regular(descriptor, path)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
 
 
 # -------------------------------------------------------------------------------------- JSON
@@ -132,16 +108,20 @@ def write_json(path: Path, content: Any) -> None:
 
 def read_json(path: Path) -> Any:
     """The content of a JSON file without its checksum, or a UserError that says what is wrong."""
-    with reading(path):
-        text = read_bytes(path, _LARGEST_JSON).decode("utf-8")
+    text = read_bytes(path, strict_json.LARGEST)
     try:
-        content = json.loads(text)
+        content = strict_json.parse(text)
         if not isinstance(content, dict) or CHECKSUM not in content:
             return content
         is_intact = content[CHECKSUM] == _checksum_of_json(content)
-    except (ValueError, RecursionError):
+    except UnicodeDecodeError:
         raise UserError(
-            f"{path} is damaged: it is not JSON; restore it or make it again."
+            f"{path} is damaged: it is not text; restore it or make it again."
+        ) from None
+    except ValueError as error:
+        reason = "" if isinstance(error, json.JSONDecodeError) else f" that visr reads ({error})"
+        raise UserError(
+            f"{path} is damaged: it is not JSON{reason}; restore it or make it again."
         ) from None
     if not is_intact:
         raise UserError(
@@ -153,7 +133,7 @@ def read_json(path: Path) -> Any:
 
 def _checksum_of_json(content: dict[str, Any]) -> str:
     """SHA-256 of the values except the checksum; it does not depend on order or layout."""
-    plain = json.loads(json.dumps({k: v for k, v in content.items() if k != CHECKSUM}))
+    plain = strict_json.parse(json.dumps({k: v for k, v in content.items() if k != CHECKSUM}))
     return sha256(json.dumps(plain, sort_keys=True, separators=(",", ":")))
 
 
@@ -163,7 +143,8 @@ def _checksum_of_json(content: dict[str, Any]) -> str:
 def write_tensors(path: Path, content: bytes) -> None:
     """Write a safetensors file atomically; its checksum is SHA-256 of all of it, with zeros in its place."""
     end = 8 + int.from_bytes(content[:8], "little")
-    tensors, body = json.loads(content[8:end]), memoryview(content)[end:]
+    tensors = strict_json.parse(content[8:end], _LARGEST_HEADER)
+    body = memoryview(content)[end:]
     words = tensors.pop("__metadata__", {})
     digest = hashlib.sha256(_header({**words, CHECKSUM: _BLANK}, tensors))
     digest.update(body)
@@ -172,34 +153,65 @@ def write_tensors(path: Path, content: bytes) -> None:
 
 def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
     """The tensors of a safetensors file; damage is a UserError that ends with the remedy."""
-    import safetensors.torch
+    import safetensors
 
     try:
-        check_tensors(path)
-        return safetensors.torch.load_file(path)
+        return read_checked_tensors(path)[0]
     except (OSError, safetensors.SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}); {remedy}.") from None
 
 
+def read_checked_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a safetensors file; DamagedFile if it is not as it was written."""
+    import safetensors
+
+    with _checked(path) as (name, metadata), safetensors.safe_open(name, framework="pt") as file:
+        return {key: file.get_tensor(key).clone() for key in file.keys()}, metadata  # noqa: SIM118
+
+
+def read_checked_arrays(path: Path) -> tuple[dict[str, NDArray], dict[str, str]]:
+    """The same as arrays of numpy."""
+    import safetensors
+
+    with _checked(path) as (name, metadata), safetensors.safe_open(name, framework="np") as file:
+        return {key: file.get_tensor(key) for key in file.keys()}, metadata  # noqa: SIM118
+
+
+@contextlib.contextmanager
+def _checked(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
+    """A name of the open file, which is as it was written, and its metadata.
+
+    The name stays that of this file if another one replaces it; safetensors takes no path that is not UTF-8.
+    """
+    with open_regular(path) as file:
+        metadata = _check(file)
+        name = f"/dev/fd/{file.fileno()}"
+        yield name if os.path.exists(name) else str(path), metadata
+
+
 def check_tensors(path: Path) -> None:
     """Raise `DamagedFile` if a safetensors file is not as it was written."""
-    with _open_regular(path) as file:
-        header, words = _read_header(file)
-        recorded = words.get(CHECKSUM)
-        if recorded is None:
-            return
-        if not isinstance(recorded, str):
-            raise DamagedFile("its checksum is not text")
-        digest = hashlib.sha256(header.replace(recorded.encode(), _BLANK.encode(), 1))
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
+    with open_regular(path) as file:
+        _check(file)
+
+
+def _check(file: IO[bytes]) -> dict[str, str]:
+    """The metadata, if the content fits its checksum."""
+    header, words = _read_header(file)
+    recorded = words.get(CHECKSUM)
+    if recorded is None:
+        return words
+    digest = hashlib.sha256(header.replace(recorded.encode(), _BLANK.encode(), 1))
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
     if digest.hexdigest() != recorded:
         raise DamagedFile("its checksum does not match its content")
+    return words
 
 
-def tensor_metadata(path: Path, most: int = _LARGEST_HEADER) -> dict[str, Any]:
+def tensor_metadata(path: Path, most: int = _LARGEST_HEADER) -> dict[str, str]:
     """The metadata of a safetensors file; `DamagedFile` if its header cannot be read or is too large."""
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         return _read_header(file, most)[1]
 
 
@@ -214,7 +226,7 @@ def _header(words: dict[str, str], tensors: dict[str, Any]) -> bytes:
     return len(text).to_bytes(8, "little") + text
 
 
-def _read_header(file: IO[bytes], most: int = _LARGEST_HEADER) -> tuple[bytes, dict[str, Any]]:
+def _read_header(file: IO[bytes], most: int = _LARGEST_HEADER) -> tuple[bytes, dict[str, str]]:
     """Length and JSON header as bytes, and the metadata in it."""
     length = file.read(8)
     size = int.from_bytes(length, "little")
@@ -222,9 +234,10 @@ def _read_header(file: IO[bytes], most: int = _LARGEST_HEADER) -> tuple[bytes, d
         raise DamagedFile("its header is cut short")
     text = file.read(size)
     try:
-        words = json.loads(text).get("__metadata__", {})
-    except (AttributeError, RecursionError, ValueError):
+        header = strict_json.parse(text, most)
+    except ValueError:
         raise DamagedFile("its header is not JSON") from None
-    if not isinstance(words, dict):
-        raise DamagedFile("its metadata is not an object")
+    words = header.get("__metadata__", {}) if isinstance(header, dict) else None
+    if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
+        raise DamagedFile("its metadata is not an object of texts")
     return length + text, words

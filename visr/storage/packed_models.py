@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from visr import strict_json, terminal
 from visr.config import Bound, RunConfig
 from visr.errors import UserError, did_you_mean
 from visr.storage import schema
@@ -33,7 +33,7 @@ from visr.storage.run_dir import RunDir
 if TYPE_CHECKING:
     from torch import Tensor
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 PREFIX = "pretrained:"
 """Marks the name of a model of the package where the directory of a run is expected."""
@@ -146,7 +146,7 @@ def _read(path: Path) -> tuple[Card, dict[str, Task], str]:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"it is larger than {LARGEST:,} bytes")
         words = tensor_metadata(path, _LARGEST_METADATA)
-        if not isinstance(words.get("card"), str):
+        if "card" not in words:
             raise ValueError("it has no card")
         card = schema.read(Card, _parsed(words["card"]), "its card")
         tasks = _tasks(words.get("tasks", "{}"), card)
@@ -158,7 +158,7 @@ def _read(path: Path) -> tuple[Card, dict[str, Task], str]:
     return card, tasks, sha256(f"{words.get(CHECKSUM)}{words['card']}")[:8]
 
 
-def _tasks(text: Any, card: Card) -> dict[str, Task]:
+def _tasks(text: str, card: Card) -> dict[str, Task]:
     content = _parsed(text)
     if not isinstance(content, dict):
         raise ValueError("its tasks are not a JSON object")
@@ -171,10 +171,10 @@ def _tasks(text: Any, card: Card) -> dict[str, Task]:
     return tasks
 
 
-def _parsed(text: Any) -> Any:
+def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError):
+        return strict_json.parse(text)
+    except ValueError:
         raise DamagedFile("its metadata is not JSON") from None
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 from abc import ABC, abstractmethod
 
+from visr.errors import printable
+
 
 class Summary(ABC):
     """A class whose `summary` is shown by `repr` and by notebooks."""
@@ -17,7 +19,7 @@ class Summary(ABC):
         """One line: the class and its numbers."""
         first, *others = self.summary().items()
         parts = [repr(first[1]), *(f"{name} {value}" for name, value in others)]
-        return f"<{type(self).__name__} {', '.join(parts)}>"
+        return printable(f"<{type(self).__name__} {', '.join(parts)}>")
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from visr.errors import UserError
-from visr.storage.files import read_bytes, reading, write_bytes, writing
+from visr.storage import new_files
+from visr.storage.files import open_regular, read_bytes, reading, write_bytes, writing
 
 _LARGEST = 1024 * 1024 * 1024
+_MOST = 2**63
+"""The largest count."""
 
 
 def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -25,9 +27,7 @@ def append_rows(path: Path, columns: Sequence[str], rows: Sequence[Sequence[Any]
             rows = [
                 [dict(zip(columns, row, strict=True)).get(k, "nan") for k in known] for row in rows
             ]
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-        with open(os.open(path, flags, 0o666), "a", encoding="utf-8") as file:
-            file.write(csv_text(rows))
+        new_files.append(path, csv_text(rows).encode())
 
 
 def csv_text(rows: Iterable[Sequence[object]]) -> str:
@@ -38,19 +38,27 @@ def csv_text(rows: Iterable[Sequence[object]]) -> str:
 
 
 def _header(path: Path) -> list[str]:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.readline().rstrip("\n").split(",")
+    with open_regular(path) as file:
+        return file.readline().decode("utf-8", "replace").rstrip("\n").split(",")
 
 
 def read_rows(path: Path) -> list[dict[str, float]]:
     """The rows of a CSV file of numbers, without an incomplete last line; none if it is missing."""
     reader = csv.DictReader(io.StringIO("".join(complete_lines(path))))
     try:
-        return [{k: float(v) for k, v in row.items()} for row in reader]
+        return [{k: _number(k, v) for k, v in row.items()} for row in reader]
     except (TypeError, ValueError, AttributeError, csv.Error):
         raise UserError(
             f"{path} is damaged: a row does not fit its header; restore it, or move it away."
         ) from None
+
+
+def _number(column: str, text: str) -> float:
+    """A number; in a column of counts it is a whole one."""
+    number = float(text)
+    if column.startswith("num_") and not (0 <= number <= _MOST and number.is_integer()):
+        raise ValueError(f"{column} is not a count")
+    return number
 
 
 def truncate_after(path: Path, num_steps: int) -> None:
@@ -63,7 +71,7 @@ def rows_until(path: Path, num_steps: int) -> str:
     """The text of a CSV file up to `num_steps`, its first column."""
     header, *rows = complete_lines(path) or [""]
     try:
-        kept = [row for row in rows if float(row.split(",")[0]) <= num_steps]
+        kept = [row for row in rows if _number("num_steps", row.split(",")[0]) <= num_steps]
     except ValueError:
         raise UserError(
             f"{path} is damaged: a row begins with no count of steps; restore it, or move it away."

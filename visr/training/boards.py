@@ -6,11 +6,14 @@ import contextlib
 import os
 import re
 import secrets
+import socket
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import IO, Any
 
 from visr.config import RunConfig, to_dict
 from visr.errors import UserError, needing
+from visr.storage import new_files
 from visr.storage.files import read_json, write_json, writing
 from visr.storage.run_dir import RunDir
 
@@ -19,32 +22,52 @@ _PROJECT = "visr"
 
 
 class TensorBoard:
-    """Writes the files that `tensorboard --logdir RUN` shows."""
+    """Writes the files that `tensorboard --logdir RUN` shows; each is a new file."""
 
     def __init__(self, run: RunDir) -> None:
-        self._place, self._writer = run.tensorboard, None
+        self._place = run.tensorboard
+        self._file: IO[bytes] | None = None
 
     def plot(self, values: Mapping[str, float], num_steps: int) -> None:
         """Add values at that step."""
-        if self._writer is not None and not self._place.exists():  # a user deleted it
-            with contextlib.suppress(OSError):
-                self._writer.close()
-            self._writer = None
-        if self._writer is None:
-            from torch.utils.tensorboard.writer import SummaryWriter
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog  # pyright: ignore
+        from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore
 
-            with writing(self._place):
-                self._writer = SummaryWriter(str(self._place), purge_step=num_steps)
+        if self._file is not None and not self._place.exists():  # a user deleted it
+            self.close()
         with writing(self._place):
-            for name, value in values.items():
-                self._writer.add_scalar(name, value, num_steps)
+            if self._file is None:
+                start = SessionLog(status=SessionLog.START)  # values of later steps do not count
+                first = (
+                    Event(file_version="brain.Event:2"),
+                    Event(session_log=start, step=num_steps),
+                )
+                self._file = open(new_files.create(self._place / _event_file()), "wb")  # noqa: SIM115
+                self._write(*first)
+            shown = [Summary.Value(tag=k, simple_value=float(v)) for k, v in values.items()]
+            self._write(*(Event(summary=Summary(value=[v]), step=num_steps) for v in shown))
+
+    def _write(self, *events: Any) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        records = RecordWriter(self._file)
+        for event in events:
+            event.wall_time = time.time()
+            records.write(event.SerializeToString())
+        records.flush()
 
     def close(self) -> None:
         """Close the file; the next value starts another one."""
-        if self._writer is not None:
+        if self._file is not None:
+            closed, self._file = self._file, None
             with writing(self._place):
-                self._writer.close()
-            self._writer = None
+                closed.close()
+
+
+def _event_file() -> str:
+    """A name that is not used yet, in TensorBoard's form."""
+    start = f"events.out.tfevents.{int(time.time()):010d}"
+    return f"{start}.{socket.gethostname()}.{os.getpid()}.{secrets.token_hex(4)}"
 
 
 class WeightsAndBiases:

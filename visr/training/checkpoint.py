@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,14 +14,22 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from visr import strict_json, terminal
 from visr.agents.base import BehaviourModel
-from visr.errors import UserError
-from visr.storage.files import check_tensors, write_tensors
+from visr.errors import UserError, short_repr
+from visr.storage import schema
+from visr.storage.files import read_checked_tensors, write_tensors
 from visr.storage.packed_models import PackedModel
 from visr.storage.run_dir import FORMAT, RunDir
 from visr.training.learner import within
 
-log = logging.getLogger("visr")
+log = terminal.logger()
+
+_ELSEWHERE = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "check its permissions"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOMEM), "end other programs and try again"),
+}
+"""Errors that say nothing about the file, and what to do about them."""
 
 
 def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_steps: int) -> Path:
@@ -41,8 +49,12 @@ def save(run: RunDir, tensors: dict[str, Tensor], counts: dict[str, int], num_st
 def refuse_non_finite(tensors: Mapping[str, Tensor], num_steps: int) -> None:
     """Refuse to save a checkpoint that contains NaN or inf."""
     for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        if not _is_finite(tensor):
             raise UserError(diverged(num_steps, name, "not finite"))
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 def diverged(num_steps: int, name: str, value: str) -> str:
@@ -60,19 +72,37 @@ class Damaged(UserError):
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, int]]:
     """Tensors and counts of a checkpoint; damage is a UserError."""
     try:
-        check_tensors(path)
-        with safetensors.safe_open(str(path), framework="pt") as file:
-            counts = dict(json.loads((file.metadata() or {})["visr"]))
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
-    except PermissionError as error:
-        raise UserError(f"Cannot read {path}: {error.strerror}; check its permissions.") from None
-    except (OSError, safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+        tensors, metadata = read_checked_tensors(path)
+        content = strict_json.parse(metadata["visr"])
+        counts = schema.convert(content, dict[str, schema.Count], "visr")
+    except OSError as error:
+        if error.errno not in _ELSEWHERE:
+            raise Damaged(f"{path} is damaged or cut short ({error})") from None
+        raise UserError(
+            f"Cannot read {path}: {error.strerror}; {_ELSEWHERE[error.errno]}."
+        ) from None
+    except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
         raise Damaged(f"{path} is damaged or cut short ({error})") from None
     if counts.pop("format", None) != FORMAT:
         raise UserError(f"{path} comes from another version of visr; use the one that wrote it.")
-    if not all(type(count) is int and count >= 0 for count in counts.values()):
-        raise Damaged(f"{path} is damaged: it counts {counts}")
+    try:
+        _require_finite(within(tensors, "learner."))
+    except ValueError as error:
+        raise Damaged(f"{path} is damaged ({error})") from None
     return tensors, counts
+
+
+def weights(path: Path) -> dict[str, Tensor]:
+    """The weights of a baseline; damage is an OSError, a SafetensorError or a ValueError."""
+    tensors, _ = read_checked_tensors(path)
+    _require_finite(tensors)
+    return tensors
+
+
+def _require_finite(tensors: Mapping[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if not _is_finite(tensor):
+            raise ValueError(f"{short_repr(name)} holds NaN or infinity")
 
 
 def newest_intact(run: RunDir) -> tuple[Path, dict[str, Tensor], dict[str, int]]:

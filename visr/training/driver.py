@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -14,15 +13,17 @@ from typing import Protocol, SupportsFloat
 import safetensors.torch
 from torch import Tensor
 
+from visr import terminal
 from visr.config import RunConfig
 from visr.errors import Stopped, UserError
+from visr.storage import new_files
 from visr.storage.files import read_tensors, write_tensors, writing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows, truncate_after
 from visr.training import checkpoint
 from visr.training.loop import Round
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _MAX_LOSSES = 3
 """Losses of progress since the same checkpoint after which the run gives up."""
@@ -312,4 +313,4 @@ def _restore_replay(run: RunDir, trainer: Trainer) -> None:
         )
     for path in newer:
         with writing(path):
-            path.unlink()
+            new_files.remove(path)

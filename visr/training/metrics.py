@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ from typing import SupportsFloat
 import torch
 from torch import Tensor
 
+from visr import terminal
 from visr.config.fields import AgentConfig
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
@@ -21,7 +21,7 @@ from visr.training.checkpoint import diverged
 from visr.training.driver import Status
 from visr.training.learner import within
 
-log = logging.getLogger("visr")
+log = terminal.logger()
 
 _STATE = "recorder."
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Generator, Tensor
 
@@ -18,6 +20,17 @@ _NEW_TASK = 1 / 3
 _AMONG = 6
 _LEAST_STEPS = 1_500
 """Steps of pursuit before the lift of an event counts."""
+
+
+class EventCounts(NamedTuple):
+    """How often one event happened while it was pursued."""
+
+    num_pursued: int
+    """Steps that pursued it."""
+    pursued: float | None
+    """Share of these steps in which it happened; None without such steps."""
+    lift: float | None
+    """That share over the share of the other steps; None until enough steps pursued it."""
 
 
 class Practice:
@@ -86,6 +99,13 @@ class Practice:
         known = steps >= _LEAST_STEPS
         agent.lift.copy_(torch.where(known, lift, 2.0))
         agent.rate.copy_((seen + others) / (steps + other_steps).clamp(min=1))
+
+    def counts_of(self, feature: int) -> EventCounts:
+        """The counts of one feature since the features changed."""
+        seen, steps, _, _ = self._counts[:, feature].tolist()
+        is_known = steps >= _LEAST_STEPS
+        lift = float(self._agent.lift[feature]) if is_known else None
+        return EventCounts(int(steps), seen / steps if steps else None, lift)
 
     def state(self) -> dict[str, Tensor]:
         """Tasks, epsilons, events and counts."""

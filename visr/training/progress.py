@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from visr.errors import one_line
+from visr import terminal
+from visr.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,6 +62,7 @@ def notebook_progress(label: str = "pre-training") -> Observer | None:
 @contextlib.contextmanager
 def progress_bar(label: str, console: Console) -> Iterator[Observer]:
     """A bar with speed, time left and metrics; a narrow terminal keeps percentage and time left."""
+    from rich.markup import escape
     from rich.progress import (
         BarColumn,
         Progress,
@@ -85,7 +87,8 @@ def progress_bar(label: str, console: Console) -> Iterator[Observer]:
     numbers = Numbers("{task.fields[numbers]}", table_column=Column())
     rate = TextColumn("{task.fields[rate]}")
     bar = BarColumn(bar_width=24, table_column=Column(no_wrap=True))
-    wide = (TextColumn(f"[bold]{label}"), bar, percentage, rate, time_left, numbers)
+    name = TextColumn(printable(label), style="bold", markup=False)
+    wide = (name, bar, percentage, rate, time_left, numbers)
     narrow: tuple[ProgressColumn, ...] = (percentage, time_left, numbers)
 
     class Bar(Progress):
@@ -100,7 +103,7 @@ def progress_bar(label: str, console: Console) -> Iterator[Observer]:
 
         def observe(status: Status) -> None:
             speed = progress.tasks[line].speed
-            shown = _numbers(status)
+            shown = [escape(printable(part)) for part in _numbers(status)]
             if status.trouble:
                 shown = [f"[bold red]{shown[0]}[/]", *shown[1:]]
             progress.update(
@@ -134,7 +137,7 @@ def progress_lines(label: str, clock: Callable[[], float] = time.monotonic) -> O
             speed = (status.num_steps - first) / (now - start)
             time_left = str(timedelta(seconds=round(left / speed)))
             shown += [f"{speed:,.0f} steps/s", f"{time_left} left"]
-        print(one_line(", ".join([*shown, *_numbers(status)]), 1_000), file=sys.stderr)
+        terminal.say(", ".join([*shown, *_numbers(status)]))
 
     return observe
 

@@ -15,6 +15,12 @@ from visr.types import TaskBatch, Transitions, Unroll
 _FITTED_STEPS = 60_000
 
 
+def unpacked(bits: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Planes from their bits: [..., bytes] -> [..., C, H, W]"""
+    flat = np.unpackbits(bits.numpy(), axis=-1, count=int(np.prod(shape)))
+    return torch.from_numpy(flat).unflatten(-1, shape)
+
+
 class RecordedSteps:
     """A replay buffer of unrolls; binary planes take one bit a cell."""
 
@@ -54,10 +60,7 @@ class RecordedSteps:
 
     def _unpacked(self, observation: Tensor) -> Tensor:
         """[..., bytes] -> [..., C, H, W]"""
-        if self._shape is None:
-            return observation
-        flat = np.unpackbits(observation.numpy(), axis=-1, count=int(np.prod(self._shape)))
-        return torch.from_numpy(flat).unflatten(-1, self._shape)
+        return observation if self._shape is None else unpacked(observation, self._shape)
 
     # ---- what to fit features to
 
@@ -70,9 +73,11 @@ class RecordedSteps:
 
     # ---- what to learn from
 
-    def batch(self, agent: ReplaySuccessorFeatures, w: Tensor, rng: Generator) -> TaskBatch:
-        """Steps with their n-step cumulants, to be learnt from under the tasks w [M, d]."""
-        count, gamma = agent.replay.transitions_per_update, agent.config.gamma
+    def batch(
+        self, agent: ReplaySuccessorFeatures, w: Tensor, count: int, rng: Generator
+    ) -> TaskBatch:
+        """`count` steps with their n-step cumulants, to be learnt from under the tasks w [M, d]."""
+        gamma = agent.config.gamma
         time, slot = self._draw(count, rng)
         rows, alive = self.buffer.storage, torch.ones(count, dtype=torch.bool)
         cumulant, discount = torch.zeros(count, agent.task_size), torch.ones(count)
@@ -125,7 +130,7 @@ class RecordedSteps:
         """Times and slots of random steps, without those that only reset: [N] each."""
         many = 2 * count + 8
         time = torch.randint(self._length, (many,), generator=rng)
-        slot = torch.randint(len(self.buffer), (many,), generator=rng)
+        slot = self.buffer.slots(torch.randint(len(self.buffer), (many,), generator=rng))
         kept = torch.nonzero(~self.buffer.storage.is_reset[time, slot])[:, 0]
         kept = kept.repeat(-(-count // max(len(kept), 1)))[:count]
         return time[kept], slot[kept]

@@ -96,9 +96,13 @@ class ReplayBuffer(Generic[Entries]):
         self.num_added += count
         self._start = max(self._start, self.num_added - self.capacity)
 
+    def slots(self, indices: Tensor) -> Tensor:
+        """Where in `storage` the entries at these indices are; 0 is the oldest."""
+        return (self._start + indices) % self.capacity
+
     def take(self, indices: Tensor) -> Entries:
         """The entries at these indices; 0 is the oldest."""
-        slots = (self._start + indices) % self.capacity
+        slots = self.slots(indices)
         fields = zip(self.storage, self._axes, strict=True)
         return self._type(*(x.index_select(axis, slots) for x, axis in fields))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Generator
 
 import torch
@@ -26,14 +27,16 @@ _WARM_UP = 200
 """Updates over which the learning rate rises at the start of a stage."""
 _LAST_RATE = 0.01
 """Share of the learning rate that is left at the end."""
+_FEWEST_TASKS = 4
 _POOL = 1024
 """Practised tasks drawn at the start of a round; its updates choose among them."""
 
 
-class ReplayLoop:
-    """One round: an unroll of every environment, then the updates that are due."""
+class ReplayLearning(ABC):
+    """Recorded steps and the updates on them; a subclass says where the steps come from."""
 
     can_save_now = True
+    recorded: RecordedSteps
 
     def __init__(self, config: RunConfig) -> None:
         devices.keep_freed_memory()
@@ -41,25 +44,32 @@ class ReplayLoop:
         agent = devices.prepared(new_agent(config), config.training)
         assert isinstance(agent, ReplaySuccessorFeatures)
         self.agent = agent
-        training, seed = config.training, config.training.seed
-        env = envs.make_vec(config, training.num_envs)
-        self.actor = ExploringActor(config, env, agent, derived_seed(seed, 1))
-        self._rng = torch.Generator().manual_seed(derived_seed(seed, 2))
-        self.practice = Practice(agent, training.num_envs)
-        example = self.actor.empty_unroll(self.practice.w)
-        space = agent.spec.observation_space
-        capacity = min(config.replay.buffer_steps, self._num_rounds * self._round_steps)
-        self.recorded = RecordedSteps(capacity, example, space)
+        self._rng = torch.Generator().manual_seed(derived_seed(config.training.seed, 2))
         self._optimiser = self._new_optimiser()
-        self.num_steps = self.num_updates = 0
+        self.num_updates = 0
         self.stage = -1
         """The stage that learns now; -1 during the warm-up."""
         self._stage_began = 0
         """Updates before this stage."""
 
-    def close(self) -> None:
-        """Close the environments."""
-        self.actor.env.close()
+    @property
+    @abstractmethod
+    def num_steps(self) -> int:
+        """Steps so far."""
+
+    @property
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether all steps and updates have been made."""
+
+    @property
+    @abstractmethod
+    def _progress(self) -> float:
+        """The share of the updates that are due."""
+
+    @abstractmethod
+    def _round(self) -> Round:
+        """Get steps, if there are more of them, and make the updates that are due."""
 
     @property
     def replay(self) -> RecordedSteps:
@@ -67,51 +77,15 @@ class ReplayLoop:
         return self.recorded
 
     @property
-    def _round_steps(self) -> int:
-        return self.config.training.unroll_length * self.config.training.num_envs
-
-    @property
-    def _num_rounds(self) -> int:
-        return math.ceil(self.config.training.num_steps / self._round_steps)
-
-    @property
     def total_steps(self) -> int:
         """Steps of the whole run."""
         return self.config.training.num_steps
-
-    @property
-    def is_done(self) -> bool:
-        """Whether all steps and updates have been made."""
-        return self.num_steps >= self.total_steps
-
-    @property
-    def _progress(self) -> float:
-        """The share of the steps after the warm-up that have been taken."""
-        warm = min(self.config.replay.warmup_steps, self.total_steps - self._round_steps)
-        return min(max((self.num_steps - warm) / (self.total_steps - warm), 0.0), 1.0)
 
     def rounds(self) -> Generator[Round]:
         """Act and learn until done."""
         with devices.training_arithmetic(self.config.training):
             while not self.is_done:
                 yield self._round()
-
-    def _round(self) -> Round:
-        if self.stage >= 0:
-            self.actor.refresh(self.agent.psi)
-            self.practice.choose(self._chi, self._rng)
-        unroll = self.actor.explore(self.practice.w, self.practice.epsilon)
-        self.recorded.add(unroll)
-        self.num_steps += unroll.num_steps
-        if self.stage >= 0:
-            self.practice.count(unroll)
-        due = round(self.config.replay.num_updates * self._progress)
-        if due > self.num_updates and self.stage < self._stage_due():
-            self._begin_stage()
-        metrics = self._learn(due - self.num_updates)
-        if self.is_done or self.stage >= 0:
-            self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
-        return Round(self.num_updates, metrics)
 
     def _chi(self, count: int, num_samples: int) -> Tensor:
         return self.recorded.stretches(self.agent, count, num_samples, self._rng)
@@ -135,19 +109,18 @@ class ReplayLoop:
         self.agent.start_afresh(fresh)
         self.agent.fit(self.recorded.sample(self._rng))
         self._optimiser = self._new_optimiser()
-        self.practice.forget()
 
     # ---- learning
 
     def _learn(self, count: int) -> list[dict[str, Tensor]]:
         if count <= 0:
             return []
-        size = self.config.replay.tasks_per_update
+        size, num_steps = self._batch_sizes()
         pool = task_sampling.practised(self.agent, max(_POOL, size), self._chi, self._rng)
         metrics = []
         for _ in range(count):
             w = pool[torch.randint(len(pool), (size,), generator=self._rng)]
-            batch = self.recorded.batch(self.agent, w, self._rng)
+            batch = self.recorded.batch(self.agent, w, num_steps, self._rng)
             losses = self.agent.losses(batch)
             self._optimiser.zero_grad(set_to_none=True)
             losses.total.backward()
@@ -158,6 +131,15 @@ class ReplayLoop:
             self.num_updates += 1
             metrics.append(losses.metrics)
         return metrics
+
+    def _batch_sizes(self) -> tuple[int, int]:
+        """Tasks and steps of an update: few events need few tasks, which leaves room for more steps."""
+        replay, chi = self.config.replay, self.agent.chi
+        tasks, steps = replay.tasks_per_update, replay.transitions_per_update
+        if not chi.counts_events:
+            return tasks, steps
+        fewer = min(tasks, max(_FEWEST_TASKS, chi.num_used // 2))
+        return fewer, tasks * steps // fewer
 
     def _rate_share(self) -> float:
         """A short rise at the start of each stage; in the last stage a linear fall."""
@@ -184,16 +166,10 @@ class ReplayLoop:
         """No tables of its own."""
         return {}
 
-    def reset_unsaveable_envs(self) -> None:
-        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
-        self.actor.reset_unsaveable_envs(self.num_steps)
-
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """All tensors and counts that a resumed run needs, except the recorded steps."""
         tensors = {f"learner.agent.{k}": v for k, v in self.agent.state_dict().items()}
         tensors |= {f"learner.adam.{k}": v for k, v in moments(self._optimiser).items()}
-        tensors |= {f"actor.{k}": v for k, v in self.actor.state().items()}
-        tensors |= {f"practice.{k}": v for k, v in self.practice.state().items()}
         tensors["generator"] = self._rng.get_state()
         counts = {
             "num_steps": self.num_steps,
@@ -206,12 +182,89 @@ class ReplayLoop:
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`."""
-        self.num_steps, self.num_updates = counts["num_steps"], counts["num_updates"]
+        self.num_updates = counts["num_updates"]
         self.stage, self._stage_began = counts["stage"] - 1, counts["stage_began"]
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._optimiser = self._new_optimiser()
         load_moments(self._optimiser, within(tensors, "learner.adam."))
-        self.actor.load_state(within(tensors, "actor."), self.num_steps)
-        self.practice.load_state(within(tensors, "practice."))
         self._rng.set_state(tensors["generator"])
         self.recorded.buffer.expect(counts["recorded"])
+
+
+class ReplayLoop(ReplayLearning):
+    """One round: an unroll of every environment, then the updates that are due."""
+
+    def __init__(self, config: RunConfig) -> None:
+        super().__init__(config)
+        training = config.training
+        env = envs.make_vec(config, training.num_envs)
+        self.actor = ExploringActor(config, env, self.agent, derived_seed(training.seed, 1))
+        self.practice = Practice(self.agent, training.num_envs)
+        example = self.actor.empty_unroll(self.practice.w)
+        capacity = min(config.replay.buffer_steps, self._num_rounds * self._round_steps)
+        self.recorded = RecordedSteps(capacity, example, self.agent.spec.observation_space)
+        self._num_steps = 0
+
+    def close(self) -> None:
+        """Close the environments."""
+        self.actor.env.close()
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of all environments."""
+        return self._num_steps
+
+    @property
+    def _round_steps(self) -> int:
+        return self.config.training.unroll_length * self.config.training.num_envs
+
+    @property
+    def _num_rounds(self) -> int:
+        return math.ceil(self.config.training.num_steps / self._round_steps)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all steps and updates have been made."""
+        return self.num_steps >= self.total_steps
+
+    @property
+    def _progress(self) -> float:
+        """The share of the steps after the warm-up that have been taken."""
+        warm = min(self.config.replay.warmup_steps, self.total_steps - self._round_steps)
+        return min(max((self.num_steps - warm) / (self.total_steps - warm), 0.0), 1.0)
+
+    def _round(self) -> Round:
+        if self.stage >= 0:
+            self.actor.refresh(self.agent.psi)
+            self.practice.choose(self._chi, self._rng)
+        unroll = self.actor.explore(self.practice.w, self.practice.epsilon)
+        self.recorded.add(unroll)
+        self._num_steps += unroll.num_steps
+        if self.stage >= 0:
+            self.practice.count(unroll)
+        due = round(self.config.replay.num_updates * self._progress)
+        if due > self.num_updates and self.stage < self._stage_due():
+            self._begin_stage()
+            self.practice.forget()
+        metrics = self._learn(due - self.num_updates)
+        if self.is_done or self.stage >= 0:
+            self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+        return Round(self.num_updates, metrics)
+
+    def reset_unsaveable_envs(self) -> None:
+        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
+        self.actor.reset_unsaveable_envs(self.num_steps)
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """As of any replay learning, and the actor's and the practice's."""
+        tensors, counts = super().state()
+        tensors |= {f"actor.{k}": v for k, v in self.actor.state().items()}
+        tensors |= {f"practice.{k}": v for k, v in self.practice.state().items()}
+        return tensors, counts
+
+    def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
+        """The inverse of `state`."""
+        super().load_state(tensors, counts)
+        self._num_steps = counts["num_steps"]
+        self.actor.load_state(within(tensors, "actor."), self.num_steps)
+        self.practice.load_state(within(tensors, "practice."))

@@ -13,7 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from visr import agents, child_processes, envs
+from visr import agents, child_processes, envs, strict_json
 from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
@@ -109,8 +109,8 @@ def receive(pipe: IO[bytes]) -> tuple[dict[str, Any], dict[str, Tensor]]:
     frame = pipe.read(length)
     if not length or len(frame) < length:
         raise EOFError
-    header = json.loads(frame[8 : 8 + int.from_bytes(frame[:8], "little")])
-    return json.loads(header["__metadata__"]["message"]), safetensors.torch.load(frame)
+    header = strict_json.parse(frame[8 : 8 + int.from_bytes(frame[:8], "little")])
+    return strict_json.parse(header["__metadata__"]["message"]), safetensors.torch.load(frame)
 
 
 def serve(requests: IO[bytes], answers: IO[bytes]) -> None:

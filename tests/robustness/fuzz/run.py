@@ -38,8 +38,10 @@ class Tally(NamedTuple):
 
 def feed_all(inputs: int, seed: int, place: Path, run: Path) -> Iterator[Tally]:
     """Each target with its share of the inputs; the first Fault ends it."""
-    for target in all_targets(place, run):
-        yield _feed(target, max(int(inputs * target.share), target.at_once), seed)
+    targets = all_targets(place, run)
+    total = sum(target.share for target in targets)
+    for target in targets:
+        yield _feed(target, max(int(inputs * target.share / total), target.at_once), seed)
 
 
 def _feed(target: Target, inputs: int, seed: int) -> Tally:

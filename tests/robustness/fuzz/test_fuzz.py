@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.fuzz import noise, run, targets
+from tests.robustness.fuzz import files, noise, run, targets
 from tests.robustness.fuzz.run import Fault
 from visr.errors import UserError
 
@@ -60,7 +60,7 @@ def test_the_fuzzer_notices_growing_memory(monkeypatch: pytest.MonkeyPatch):
 def test_the_same_seed_makes_the_same_inputs():
     def made(seed: int) -> list[bytes]:
         source = random.Random(seed)
-        return [noise.document(source, targets.TASK) for _ in range(20)]
+        return [noise.document(source, files.TASK) for _ in range(20)]
 
     assert made(5) == made(5)
     assert made(5) != made(6)

@@ -59,11 +59,11 @@ def test_training_works_without_terminal_output_or_home(place: str, tmp_path: Pa
     assert run.last_row(run.metrics)["num_steps"] == 1_280
 
 
-WALL_CLOCK = {"paper/reproduce/ledger.py": 2}
-"""Start and end of a job, shown in the ledger; nothing is computed from them."""
+WALL_CLOCK = {"paper/reproduce/ledger.py": 2, "training/boards.py": 2}
+"""Start and end of a job, shown in the ledger; times of TensorBoard. Nothing is computed from them."""
 
 
-def test_only_the_ledger_reads_the_wall_clock():
+def test_only_the_ledger_and_tensorboard_read_the_wall_clock():
     """Durations come from `time.monotonic` and `time.perf_counter`."""
     found: dict[str, int] = {}
     for path in sorted((ROOT / "visr").rglob("*.py")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,10 +19,16 @@ SMOKE = (
 )
 FINETUNE = ("--num-steps", "1920", "--checkpoint-every", "480")
 PLAN = ("reproduce", "grid", "--only", "visr", "--seeds", "0", "--num-steps", "1300")
-CLUSTER = (*SMOKE, "--cluster", "local")
+REPLAY = (
+    *("visr/Grid-v0", "--preset", "replay-grid", "--height", "4", "--width", "4"),
+    *("--num-envs", "8", "--unroll-length", "16", "--num-updates", "24", "--num-steps", "2048"),
+    *("--warmup-steps", "512", "--checkpoint-every", "512", "--log-every", "512"),
+    *("--evaluate-every", "2048"),
+)
 
 _VARYING = {"timing.csv", "cluster.csv", "ledger.csv", "run.lock", "ledger.lock"}
 """Clocks are in them, or they tell of the present."""
+_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _FOR_PEOPLE = {"tensorboard", "logs"}
 
 
@@ -35,41 +42,63 @@ class Victim:
     needs_run: bool
     """Whether a trained run with a task must be there first."""
     command: Callable[[Path], tuple[str, ...]]
+    has_workers: bool = False
+    """Whether it starts processes."""
 
 
-def _pretrain(*how: str) -> Callable[[Path], tuple[str, ...]]:
+def pretrain(settings: tuple[str, ...], *how: str) -> Callable[[Path], tuple[str, ...]]:
+    """Train in place/run, or resume what is there."""
+
     def command(place: Path) -> tuple[str, ...]:
         run = place / "run"
         if (run / "config.json").exists():
             return ("pretrain", "--resume", str(run), *how)
-        return ("pretrain", *SMOKE, "--out", str(run), *how)
+        return ("pretrain", *settings, "--out", str(run), *how)
 
     return command
 
 
-def _finetune(place: Path) -> tuple[str, ...]:
-    tuned = place / "run" / "finetuned" / "old"
-    if list(tuned.glob("checkpoints/*.safetensors")):
-        return ("finetune", "--resume", str(tuned))
-    shutil.rmtree(tuned, ignore_errors=True)  # as `--resume` tells: nothing was learnt yet
-    return ("finetune", str(place / "run"), "--task", "old", *FINETUNE)
+def finetune(settings: tuple[str, ...]) -> Callable[[Path], tuple[str, ...]]:
+    """Fine-tune for the task `old`, or resume what is there."""
+
+    def command(place: Path) -> tuple[str, ...]:
+        tuned = place / "run" / "finetuned" / "old"
+        if list(tuned.glob("checkpoints/*.safetensors")):
+            return ("finetune", "--resume", str(tuned))
+        shutil.rmtree(tuned, ignore_errors=True)  # as `--resume` tells: nothing was learnt yet
+        return ("finetune", str(place / "run"), "--task", "old", *settings)
+
+    return command
 
 
-def _on_run(*words: str) -> Callable[[Path], tuple[str, ...]]:
+def on_run(*words: str) -> Callable[[Path], tuple[str, ...]]:
+    """A verb on place/run."""
     return lambda place: (words[0], str(place / "run"), *words[1:])
+
+
+def pack(place: Path) -> tuple[str, ...]:
+    """Pack place/run into a file."""
+    return ("pack", str(place / "run"), str(place / "packed" / "model.safetensors"))
+
+
+def reproduce(place: Path) -> tuple[str, ...]:
+    """A plan of one training and its evaluation."""
+    return (*PLAN, "--out", str(place / "run"))
 
 
 VICTIMS = {
     victim.name: victim
     for victim in (
-        Victim("pretrain", 60, False, _pretrain()),
-        Victim("pretrain-2", 16, False, _pretrain("--num-processes", "2")),
-        Victim("finetune", 30, True, _finetune),
-        Victim("infer", 28, True, _on_run("infer", "--reward", "boxes:7", "--name", "new")),
-        Victim("evaluate", 24, True, _on_run("evaluate", "old")),
-        Victim("report", 26, True, _on_run("report")),
-        Victim("reproduce", 10, False, lambda place: (*PLAN, "--out", str(place / "run"))),
-        Victim("cluster", 6, False, _pretrain("--cluster", "local")),
+        Victim("pretrain", 46, False, pretrain(SMOKE)),
+        Victim("pretrain-2", 24, False, pretrain(SMOKE, "--num-processes", "2"), True),
+        Victim("replay", 24, False, pretrain(REPLAY)),
+        Victim("finetune", 24, True, finetune(FINETUNE)),
+        Victim("infer", 18, True, on_run("infer", "--reward", "boxes:7", "--name", "new")),
+        Victim("evaluate", 16, True, on_run("evaluate", "old")),
+        Victim("report", 16, True, on_run("report")),
+        Victim("pack", 12, True, pack),
+        Victim("reproduce", 14, False, reproduce, True),
+        Victim("cluster", 6, False, pretrain(SMOKE, "--cluster", "local")),
     )
 }
 
@@ -85,14 +114,17 @@ def prepare(place: Path) -> None:
         assert ended.code == 0, ended
 
 
-def results(place: Path) -> dict[str, str]:
-    """A digest of every file that must be the same however often its maker was killed."""
+def results(place: Path, partial: bool = False) -> dict[str, str]:
+    """A digest of every file that must be the same however often its maker was killed.
+
+    `partial` includes the temporary files that a killed process may leave.
+    """
     return {
         path.relative_to(place).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted((place / "run").rglob("*"))
+        for path in sorted(place.rglob("*"))
         if path.is_file()
         and path.name not in _VARYING
-        and path.suffix != ".partial"
+        and (partial or path.suffix != ".partial")
         and not _FOR_PEOPLE & set(path.relative_to(place).parts)
     }
 
@@ -111,7 +143,11 @@ def refuse_torn_files(place: Path) -> None:
 
 
 def said_well(ended: Ended) -> bool:
-    """Success, or one sentence with exit code 2."""
-    if ended.code == 0:
-        return "Traceback" not in ended.err
-    return ended.code == 2 and ended.err.startswith("visr: ") and ended.err.count("\n") == 1
+    """Success, one sentence with exit code 2, or an end by a signal; never a traceback."""
+    if "Traceback" in ended.err:
+        return False
+    if ended.code < 0:  # the signal's own effect
+        return bool(ended.struck)
+    if ended.code == 2:
+        return ended.err.startswith("visr: ") and ended.err.count("\n") == 1
+    return ended.code in (0, *_STOPPED) or (ended.code == 1 and "failed:" in ended.err)

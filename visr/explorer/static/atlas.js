@@ -60,20 +60,22 @@ function show(answer, openWatch) {
 function card(skill, answer, done, openWatch) {
   const watch = make("button", { async onclick() { if (await requestTask({ kind: "direction", w: skill.w })) openWatch(); } }, "Watch");
   const rows = [];
+  if (skill.lift !== null) rows.push(["lift", number(skill.lift)]);
+  if (skill.reached !== null) rows.push(["in recorded steps", `${(100 * skill.reached).toFixed(2)} %`]);
   if (!facts().grid) rows.push(["return", number(skill.score)]);
   if (done) rows.push(["separability", number(skill.discriminability)]);
   rows.push(["own reward", number(skill.own_reward)]);
   const pictures = make("div", { class: "screens" }, film(skill, answer.scale));
-  if (skill.visits) pictures.append(make("img", { class: "visits", alt: `Visits of skill ${skill.index + 1}`, src: skill.visits }));
+  if (skill.visits) pictures.append(make("img", { class: "visits", alt: `Visits of ${skill.name}`, src: skill.visits }));
   return make("article", { class: "skill" },
-    make("h3", {}, `Skill ${skill.index + 1}`, watch), pictures,
+    make("h3", {}, make("span", {}, skill.name), watch), pictures,
     make("dl", {}, ...rows.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, value)))),
-    ...(skill.nearest === null || !done ? [] : [make("p", { class: "muted" }, `like skill ${skill.nearest + 1}`)]));
+    ...(skill.nearest === null || !done ? [] : [make("p", { class: "muted" }, `like ${skills[skill.nearest].name}`)]));
 }
 
 function film(skill, [tall, wide]) {
   if (!skill.film) return make("p", { class: "muted" }, "This environment cannot draw itself.");
-  const element = make("div", { class: "film", role: "img", tabindex: 0, "aria-label": `Film of skill ${skill.index + 1}` });
+  const element = make("div", { class: "film", role: "img", tabindex: 0, "aria-label": `Film of ${skill.name}` });
   element.style.setProperty("--frames", skill.num_frames);
   element.style.backgroundImage = `url(${skill.film})`;
   element.style.animationDuration = `${skill.num_frames / 8}s`;

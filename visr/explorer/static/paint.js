@@ -4,11 +4,12 @@ import { post } from "./api.js";
 import { legend } from "./colours.js";
 import { brushStart, GridMap, moved } from "./gridmap.js";
 import { number } from "./plots.js";
+import { cancel, refine } from "./refine.js";
 import { $, complain, make, on, setTask, task } from "./store.js";
 import { actBy } from "./taskcard.js";
 
 const WALK = 60;
-let world, maps, reward, answer, phiMaps;
+let world, maps, reward, answer, refined, phiMaps;
 let past = [];
 let busy = false, waiting = false, asked = 0;
 let start = null, walker = null;
@@ -93,6 +94,10 @@ function listen() {
     ask();
   });
   $("believed").addEventListener("change", redraw);
+  $("paint-refined").addEventListener("change", () => {
+    redraw();
+    if (answer) setTask({ ...shown().task, request: { kind: "paint", reward: reward.slice() } });
+  });
 }
 
 // The keyboard's cursor on a map.
@@ -216,15 +221,18 @@ async function ask() {
     return;
   }
   busy = true;
+  cancel();
   const since = asked;
   asked = 0;
   try {
     if (reward.some((r) => r !== 0)) {
       const request = { kind: "paint", reward: reward.slice() };
       answer = await post("/api/paint", { reward, gpi: $("paint-gpi").checked });
+      refined = null;
       complain("paint-error", null);
       if (reward.some((r) => r !== 0)) setTask({ ...answer.task, request }); // unless it was cleared meanwhile
-    } else answer = null;
+      refine(answer.task.id, () => $("paint-gpi").checked, (found) => showRefined(found, request));
+    } else answer = refined = null;
     redraw();
     if (answer) $("latency").textContent = `${Math.round(performance.now() - since)} ms`;
   } catch (error) {
@@ -237,33 +245,53 @@ async function ask() {
   }
 }
 
+// The instant answer, or the refined one once there is one.
+const shown = () => ($("paint-refined").checked && refined?.answer) || answer;
+
+function showRefined(found, request) {
+  refined = found;
+  redraw();
+  if (!found.is_running && found.answer && $("paint-refined").checked) setTask({ ...found.answer.task, request });
+}
+
+function refinedNote() {
+  if (!answer || !refined) return "";
+  if (refined.error) return refined.error;
+  if (!refined.answer) return "refining …";
+  const [before, after] = [answer, refined.answer].map((a) => number(a.fraction_of_optimal));
+  return `${before} → ${after}${refined.is_running ? " …" : ""}`;
+}
+
 export const again = () => reward && ask();
 
 function redraw() {
   if (!maps) return;
   for (const bar of document.querySelectorAll(".legend-bar")) legend(bar.querySelector("i"), bar.dataset.map);
   maps.reward.show(reward);
+  const now = shown();
+  $("refined-note").textContent = refinedNote();
   phiMaps?.forEach(({ map }) => map.draw());
-  const values = answer && ($("believed").checked ? answer.believed : answer.values);
-  maps.represented.show(answer?.represented ?? null);
-  maps.visits.show(answer?.visits ?? null);
-  maps.value.show(values, answer?.policy ?? null);
+  const values = now && ($("believed").checked ? now.believed : now.values);
+  maps.represented.show(now?.represented ?? null);
+  maps.visits.show(now?.visits ?? null);
+  maps.value.show(values, now?.policy ?? null);
   tiles(values);
   if (start !== null) beginWalk();
 }
 
 function tiles(values) {
+  const now = shown();
   const set = (id, text) => ($(id).textContent = text);
-  set("r-squared", answer ? number(answer.task.r_squared) : "–");
-  set("fraction", answer ? number(answer.fraction_of_optimal) : "–");
-  set("value", answer ? number(answer.value) : "–");
-  set("value-note", answer ? `random ${number(answer.value_random)}, optimal ${number(answer.value_optimal)}` : "of the policy, over all starts");
-  if (!answer) set("latency", "–");
+  set("r-squared", now ? number(now.task.r_squared) : "–");
+  set("fraction", now ? number(now.fraction_of_optimal) : "–");
+  set("value", now ? number(now.value) : "–");
+  set("value-note", now ? `random ${number(now.value_random)}, optimal ${number(now.value_optimal)}` : "of the policy, over all starts");
+  if (!now) set("latency", "–");
   const painted = Math.max(...reward.map(Math.abs)) || 1;
   set("reward-low", number(-painted, 0));
   set("reward-high", number(painted, 0));
-  $("fraction-meter").style.width = `${100 * Math.min(Math.max(answer?.fraction_of_optimal ?? 0, 0), 1)}%`;
-  if (!answer) {
+  $("fraction-meter").style.width = `${100 * Math.min(Math.max(now?.fraction_of_optimal ?? 0, 0), 1)}%`;
+  if (!now) {
     for (const [id, words] of Object.entries({ "rep-low": "−", "rep-high": "+", "value-low": "low", "value-high": "high" })) set(id, words);
     return;
   }
@@ -291,7 +319,7 @@ function beginWalk() {
   maps.value.trail = [state];
   maps.value.draw();
   walker = setInterval(() => {
-    const next = moved(world, state, answer.policy[state]);
+    const next = moved(world, state, shown().policy[state]);
     if (next === state || count++ > WALK) {
       clearInterval(walker);
       walker = setTimeout(beginWalk, 1200);

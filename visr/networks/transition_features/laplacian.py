@@ -39,24 +39,24 @@ class LaplacianStates(TransitionFeatures):
             )
         self.num_features = num_features
         self.table: Tensor
-        self.whiten: Tensor
-        self.register_buffer("table", torch.zeros(num_states, num_features - 1))
-        self.register_buffer("whiten", torch.eye(num_features))
+        self.at_end: Tensor
+        self.register_buffer("table", torch.randn(num_states, num_features))  # until `fit`
+        self.register_buffer("at_end", torch.zeros(num_features))
 
     def fit(self, recorded: Unroll) -> None:
         """Count, take the eigenvectors, whiten."""
         steps = of_unroll(recorded)
         assert steps.observation is not None
-        self.table.copy_(eigenvectors(steps.observation, steps.next_observation, *self.table.shape))
-        self.whiten.copy_(whitening(self._raw(steps), floor=_FLOOR))
+        reached, num_states = steps.next_observation, len(self.table)
+        rows = eigenvectors(steps.observation, reached, num_states, self.num_features - 1)
+        raw = torch.cat([ended(steps)[:, None], rows[reached]], dim=1)
+        white = whitening(raw, floor=_FLOOR)
+        self.table.copy_(rows @ white[1:])
+        self.at_end.copy_(white[0])
 
     def forward(self, steps: Transitions) -> Tensor:
         """[N, d]"""
-        return self._raw(steps) @ self.whiten
-
-    def _raw(self, steps: Transitions) -> Tensor:
-        state = self.table[steps.next_observation]
-        return torch.cat([ended(steps)[:, None], state], dim=-1)
+        return self.table[steps.next_observation] + ended(steps)[:, None] * self.at_end
 
 
 def eigenvectors(before: Tensor, after: Tensor, num_states: int, count: int) -> Tensor:

@@ -24,9 +24,11 @@ from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks import conv_torsos
 from visr.paper.baselines.env import BaselineEnv
-from visr.storage.files import check_tensors, write_tensors
+from visr.storage import new_files
+from visr.storage.files import write_tensors
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
+from visr.training import checkpoint
 
 Model = DQN | PPO
 _PPO_ENVS = 8
@@ -57,7 +59,7 @@ def train(run: RunDir, config: RunConfig) -> None:
     model = build(config, env)
     if not run.config_file.exists():
         RunDir.create(run.path, config)
-    run.online.unlink(missing_ok=True)
+    new_files.remove(run.online)
     try:
         model.learn(num_steps, callback=_ReturnRows(run, env, config.training.log_every))
     finally:
@@ -77,8 +79,7 @@ def load(run: RunDir, config: RunConfig) -> Model:
     model = build(config, env)
     env.close()
     try:
-        check_tensors(checkpoints[-1])
-        model.policy.load_state_dict(safetensors.torch.load_file(checkpoints[-1]))
+        model.policy.load_state_dict(checkpoint.weights(checkpoints[-1]))
     except (OSError, safetensors.SafetensorError, RuntimeError, ValueError):
         raise UserError(
             f"{checkpoints[-1]} is damaged or does not fit its run's config.json; move it away, "

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import tyro
 
+from visr import terminal
 from visr.commands import options, output
 from visr.errors import UserError, needing
 from visr.paper.reproduce import plan
@@ -254,7 +255,7 @@ def _show_result(wanted: plan.Plan, ledger: Ledger, chosen: Options) -> int:
             }
         )
     else:
-        print(f"{counts['done']} of {len(rows)} jobs done: {ledger.directory}")
+        terminal.show(f"{counts['done']} of {len(rows)} jobs done: {ledger.directory}")
     for row in failed:
         output.say(f"visr: {row.job} failed: {row.error}")
     if counts["done"] == len(rows):

@@ -7,7 +7,6 @@ when their runner is killed.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import sys
@@ -15,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from visr import api, pretraining
+from visr import api, pretraining, strict_json, terminal
 from visr import config as configuration
 from visr.api import Run
 from visr.config import BASELINES, FinetuneConfig, RunConfig
@@ -55,7 +54,7 @@ def train(run: RunDir, config: RunConfig, job: dict[str, Any]) -> None:
     if not run.config_file.exists():
         pretraining.start(run.path, config)
     elif run.config() == config:
-        pretraining.resume(run.path)
+        pretraining.resume(run.path, accept_cost=True)  # the settings are the plan's own
     else:
         raise UserError(f"{run.path} was made with other settings; choose another --out.")
     write_json(run.job, job)
@@ -151,7 +150,7 @@ def _tuned(run: Run, task: Task, way: Way, num_steps: int, tuning: dict[str, Any
 def _finetuned(run: Run, task: Task, place: RunDir, settings: FinetuneConfig) -> Run:
     if place.checkpoints():
         finetuning.refuse_other(place.path, task, settings)
-        return api.load(finetuning.resume(place.path).path)
+        return api.load(finetuning.resume(place.path, accept_cost=True).path)
     shutil.rmtree(place.path, ignore_errors=True)  # killed before its first checkpoint
     # GPI uses none of the saved tasks, because the paper's phase inferred them from other rewarded steps.
     fields = dataclasses.asdict(settings)
@@ -168,12 +167,12 @@ def _exit_when_input_closes() -> None:
 
 
 def _main() -> int:
-    arguments = json.loads(sys.stdin.buffer.readline())
+    arguments = strict_json.parse(sys.stdin.buffer.readline())
     _exit_when_input_closes()
     try:
         run(arguments)
     except UserError as error:
-        print(error, file=sys.stderr)
+        terminal.say(str(error))
         return 2
     except Stopped as stop:
         return 128 + stop.signal_number

@@ -13,7 +13,7 @@ from typing import Any
 
 from visr.errors import UserError
 from visr.paper.reproduce.plan import Job, Plan
-from visr.storage import lock
+from visr.storage import lock, new_files
 from visr.storage.files import (
     CHECKSUM,
     read_bytes,
@@ -63,6 +63,7 @@ class Ledger:
     """All rows of a plan's directory; only the process that holds the lock changes them."""
 
     def __init__(self, directory: Path) -> None:
+        new_files.confine(directory)
         self.directory = directory
         self._file = directory / "ledger.csv"
         self.rows: dict[str, Row] = {row.job: row for row in read(self._file)}
@@ -208,7 +209,7 @@ def locked(directory: Path, timeout: float = _LOCK_TIMEOUT) -> Iterator[int]:
 
     with contextlib.ExitStack() as stack:
         with writing(directory):
-            directory.mkdir(parents=True, exist_ok=True)
+            new_files.make_directories(directory)
             held = lock.held(directory / "ledger.lock", refusal, timeout, keep=True)
             descriptor = stack.enter_context(held)
         yield descriptor

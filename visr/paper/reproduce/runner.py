@@ -18,6 +18,7 @@ from visr import config as configuration
 from visr.errors import UserError
 from visr.paper.reproduce.ledger import Ledger, Row
 from visr.paper.reproduce.plan import Job, Phase, Plan
+from visr.storage import new_files
 from visr.storage.files import writing
 from visr.storage.run_dir import RunDir
 
@@ -77,9 +78,7 @@ class Runner:
         out = self._ledger.directory
         log = out / "logs" / f"{job.id.replace('/', '.')}.log"
         with writing(log):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            log.unlink(missing_ok=True)  # a link to another file, perhaps
-            errors = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            errors = new_files.create(log)
         try:
             process = _start_process(instructions(job, out), errors, self._lock)
         finally:
@@ -95,7 +94,7 @@ class Runner:
         elif code != 0:
             state, error = "failed", _last_line(attempt.log, code)
         elif attempt.log.exists() and not attempt.log.stat().st_size:
-            attempt.log.unlink()
+            new_files.remove(attempt.log)
         return self._record(attempt, state, error)
 
     def _record(self, attempt: Attempt, state: str, error: str = "") -> Row:

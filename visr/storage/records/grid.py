@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from visr.config import Bound, RunConfig
 from visr.storage import schema
-from visr.storage.files import check_tensors, read_json, reading, write_tensors
+from visr.storage.files import read_checked_arrays, read_json, reading, write_tensors
 from visr.storage.summaries import Summary
 
 NUM_ACTIONS = 4
@@ -91,9 +91,8 @@ class GridSnapshot:
         """Read portrait.safetensors of a run with that configuration."""
         remedy = "move it away and report again to do without its pictures"
         with reading(path), schema.refusing(f"{path} is damaged", remedy):
-            check_tensors(path)
             try:
-                arrays = safetensors.numpy.load(path.read_bytes())
+                arrays, _ = read_checked_arrays(path)
             except safetensors.SafetensorError as error:
                 raise ValueError(str(error)) from None
             return cls(**_checked(arrays, config))
@@ -114,5 +113,7 @@ def _checked(arrays: dict[str, NDArray], config: RunConfig) -> dict[str, NDArray
             raise ValueError(f"{name} is missing")
         if arrays[name].shape != shape:
             raise ValueError(f"{name} has shape {arrays[name].shape} where the run has {shape}")
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} holds NaN or infinity")
     kinds = {name: np.bool_ if name == "free" else np.float64 for name in shapes}
     return {name: arrays[name].astype(kinds[name]) for name in shapes}

@@ -12,10 +12,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from visr import arguments
 from visr.config import Bound
 from visr.errors import UserError
-from visr.storage import schema
+from visr.storage import new_files, schema
 from visr.storage.files import read_json, write_json
+from visr.storage.records.refinement import Refinement, remove_others
 from visr.storage.run_dir import evaluation_of
 from visr.storage.summaries import Summary
 
@@ -83,6 +85,8 @@ class Task(Summary):
     """[S], the true reward over states, where it is known (grid worlds)."""
     prompt: TaskPrompt | None = None
     """What was asked for; None for directions, and in files of older versions."""
+    refinement: Refinement | None = None
+    """What `visr refine` adds to psi . w; None for instant policies."""
     length: float = field(default=1.0, metadata=schema.NOT_STORED)
     """The weight of this task in a sum."""
     parts: tuple[tuple[Task, float], ...] = field(default=(), metadata=schema.NOT_STORED)
@@ -155,28 +159,43 @@ class Task(Summary):
             found |= {"R^2": f"{self.r_squared:.3f}"}
         if self.num_steps:
             found |= {self.counted: f"{self.num_steps:,}"}
+        if self.refinement is not None:
+            found |= {"refined": f"{self.refinement.num_updates:,} updates"}
         return found | {"w": f"[{shown}]"}
 
-    def save(self, path: Path) -> None:
-        """Write task.json; the evaluation of an earlier task beside it is removed."""
-        write_json(path, self.to_dict())
-        evaluation_of(path).unlink(missing_ok=True)
+    def save(self, path: str | Path) -> None:
+        """Write task.json after its weights, if it was refined; an earlier task's files are removed."""
+        path = arguments.path(path, "path")
+        stored, refinement = self, self.refinement
+        if refinement is not None:
+            refinement = refinement.saved_beside(path)
+            stored = replace(self, refinement=refinement)
+        write_json(path, stored.to_dict())
+        new_files.remove(evaluation_of(path))
+        remove_others(path, "" if refinement is None else refinement.file)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of task.json; infinities become null."""
-        return schema.to_dict(self)
+        content = schema.to_dict(self)
+        if self.refinement is None:
+            del content["refinement"]
+        return content
 
     @classmethod
     def load(cls, path: str | Path) -> Task:
         """Read and check task.json."""
-        content = read_json(Path(path))
+        path = arguments.path(path, "path")
+        content = read_json(path)
         with schema.refusing(f"{path} is not a task", "`visr infer` makes one"):
-            return cls.from_dict(content)
+            task = cls.from_dict(content)
+            if task.refinement is None:
+                return task
+            return replace(task, refinement=task.refinement.loaded_from(Path(path)))
 
     @classmethod
     def from_dict(cls, content: Any) -> Task:
         """The inverse of `to_dict` for anybody's content; a misfit is a ValueError or a UserError."""
-        optional = ("reward", "prompt", "length", "parts")
+        optional = ("reward", "prompt", "refinement", "length", "parts")
         for required in (f.name for f in dataclasses.fields(cls) if f.name not in optional):
             if isinstance(content, dict) and required not in content:
                 raise ValueError(f"{required} is missing")

@@ -1,0 +1,62 @@
+"""Paths that are not UTF-8, as file systems allow: every command works in them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from visr.cli import main
+from visr.storage.files import check_tensors
+
+BYTES = os.fsdecode(b"caf\xe9 \xff")
+"""Latin-1, and a byte that is in no text of UTF-8."""
+
+
+@pytest.fixture(scope="module")
+def run(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trained run in a directory whose name is not UTF-8, with a task."""
+    place = tmp_path_factory.mktemp("strange") / BYTES
+    try:
+        shutil.copytree(trained, place / "run")
+    except OSError:
+        pytest.skip("this file system takes only UTF-8")
+    assert main(["infer", str(place / "run"), "--reward", "row", "--name", "goal"]) == 0
+    return place / "run"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "pretrain --resume RUN --num-steps 25k",
+        "pretrain --preset smoke --num-steps 2560 --out RUN/../new --json",
+        "infer RUN --reward col",
+        "evaluate RUN goal",
+        "evaluate RUN",
+        "finetune RUN --task goal --num-steps 64",
+        "play RUN --task goal --max-steps 3 --video RUN/play.gif",
+        "play RUN --task goal --max-steps 3 --video RUN/play.mp4",
+        "task list RUN",
+        "task mix RUN goal 1 --out RUN/tasks/mixed.json",
+        "export RUN goal RUN/goal.onnx",
+        "report RUN",
+        "report RUN/..",
+        "pack RUN RUN/../packed.safetensors",
+    ],
+)
+def test_every_command_works(words: str, run: Path, capsys: pytest.CaptureFixture[str]):
+    code = main([word.replace("RUN", str(run)) for word in words.split()])
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    assert "damaged" not in err
+    (out + err).encode()  # a terminal takes it
+
+
+def test_a_packed_model_opens_by_such_a_path(run: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(run.parent)
+    packed = run.parent / "packed.safetensors"
+    assert main(["pack", str(run), str(packed)]) == 0
+    check_tensors(packed)
+    assert main(["infer", str(packed), "--reward", "row"]) == 0

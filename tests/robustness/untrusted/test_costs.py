@@ -1,0 +1,111 @@
+"""A stranger's run that asks for years or for all memory is not resumed before the user accepts the cost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import visr
+from tests.conftest import tiny
+from visr import config as configuration
+from visr.cli import main
+from visr.config import FinetuneConfig, RunConfig, cost, presets
+from visr.errors import UserError
+from visr.storage.files import read_json
+from visr.storage.run_dir import RunDir
+
+GREEDY = {
+    "num_steps": 2**63 - 1,
+    "hidden_sizes": (8,) * 100_000,
+    "gpi_samples": 10**6,
+}
+
+
+def refused(config: RunConfig) -> str:
+    estimate = cost.of_training(config, config.training.num_steps)
+    with pytest.raises(UserError) as caught:
+        cost.require_consent("runs/a", config, estimate, is_accepted=False)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", GREEDY)
+def test_a_resumed_run_names_its_memory_and_time_and_asks(
+    name: str, trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run = shutil.copytree(trained, tmp_path / "run")
+    config = RunDir(run).config()
+    content = configuration.to_dict(configuration.replace(config, **{name: GREEDY[name]}))
+    (run / "config.json").write_text(json.dumps({"format": 1, "config": content}))
+    before = sorted(path.name for path in run.rglob("*"))
+    assert main(["pretrain", "--resume", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "of memory and" in said
+    assert "of one core" in said
+    assert "add --accept-cost" in said
+    assert sorted(path.name for path in run.rglob("*")) == before
+    with pytest.raises(UserError, match="accept_cost="):
+        visr.resume(run)
+
+
+def test_an_accepted_cost_goes_on(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cost, "MOST_BYTES", 1.0)
+    run = shutil.copytree(trained, tmp_path / "run")
+    assert main(["pretrain", "--resume", str(run)]) == 2
+    assert main(["pretrain", "--resume", str(run), "--accept-cost"]) == 0
+    assert visr.resume(run, accept_cost=True).num_steps
+
+
+def test_a_resumed_finetuning_asks_as_well(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run, tuned = shutil.copytree(trained, tmp_path / "run"), tmp_path / "tuned"
+    main(["infer", str(run), "--reward", "row"])
+    words = ["finetune", str(run), "--task", "row", "--num-steps", "64", "--out", str(tuned)]
+    assert main(words) == 0
+    file = tuned / "finetune.json"
+    content = read_json(file)
+    content["settings"]["num_steps"] = 2**62
+    file.write_text(json.dumps(content))
+    capsys.readouterr()
+    assert main(["finetune", "--resume", str(tuned)]) == 2
+    assert "years of one core" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pretrain --preset smoke", "finetune run --task x"])
+def test_the_flag_without_a_resumed_run_is_refused(
+    verb: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([*verb.split(), "--accept-cost"]) == 2
+    assert "--accept-cost belongs to --resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", presets.PRESETS)
+@pytest.mark.parametrize("env", ["visr/Grid-v0", "ALE/Pong-v5"])
+def test_no_preset_asks(name: str, env: str):
+    config = configuration.replace(presets.get(name), env=env)
+    estimate = cost.of_training(config, config.training.num_steps)
+    cost.require_consent("runs/a", config, estimate, is_accepted=False)
+    assert cost.of_finetuning(config, FinetuneConfig()).seconds < cost.MOST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"hidden_sizes": (15_000, 15_000, 100)}, "hidden_sizes"),
+        ({"batch_size": 10**5, "unroll_length": 1_000}, "batch_size"),
+        ({"algorithm": "replay", "buffer_steps": 10**12}, "buffer_steps"),
+        ({"algorithm": "replay", "tasks_per_update": 10**6}, "tasks_per_update"),
+    ],
+)
+def test_the_setting_that_takes_most_memory_is_named(fields: dict[str, Any], named: str):
+    assert f"most memory for {named}" in refused(tiny(**fields))
+
+
+def test_layers_that_sum_to_gigabytes_are_refused_before_anything_is_built():
+    with pytest.raises(UserError, match=r"100 layers in all, would take"):
+        tiny(hidden_sizes=(5_000,) * 100)

@@ -1,0 +1,135 @@
+"""Rewards of recorded steps: the asked reward itself, or a model of it that rewarded steps train."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.optim import Adam
+
+from visr.agents.base import BehaviourModel
+from visr.config import RunConfig
+from visr.envs.episodes import EpisodeSteps
+from visr.errors import UserError
+from visr.finetuning.offline_steps import OfflineSteps
+from visr.finetuning.relabelling import RewardModel
+from visr.inference import collect
+from visr.inference.asked_reward import AskedReward
+from visr.ops import derived_seed
+
+_UPDATES, _BATCH, _RATE = 1_500, 256, 1e-3
+_HELD_OUT = 0.1
+_NEGLIGIBLE = 0.1
+"""Predictions below this share of the smallest reward seen become 0: small errors of many steps add up."""
+_AT_ONCE = 4_096
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The rewards of N steps."""
+
+    reward: Tensor
+    """[N]"""
+    r_squared: float | None = None
+    """Of a model, on held-out rewarded steps; None if the rewards are the asked ones."""
+
+    @functools.cached_property
+    def num_rewarded(self) -> int:
+        """Steps whose reward is not the most common one."""
+        return int((self.reward != self.reward.mode().values).sum())
+
+
+def of_steps(
+    steps: OfflineSteps,
+    asked: AskedReward,
+    agent: BehaviourModel,
+    config: RunConfig,
+    num_steps: int | None = None,
+    seed: int = 0,
+) -> Labels:
+    """The asked reward of recorded steps; the environment's own is predicted from rewarded ones.
+
+    By default the rewarded steps are those that `infer` plays for "env": the same agent, seed and number, so
+    they are not new. `num_steps` plays so many instead.
+    """
+    if asked.kind != "env":
+        return Labels(steps.labelled(asked.of))
+    kept: list[EpisodeSteps] = []
+    counts = (collect.NUM_EPISODES, collect.NUM_STEPS)
+    num_episodes, most = counts if num_steps is None else (10**6, num_steps)
+    collect.collect_rewarded(
+        agent, config, num_episodes=num_episodes, num_steps=most, seed=seed, on_step=kept.append
+    )
+    clip = config.inference.clip_rewards
+    columns = list(zip(*kept, strict=True))[:5]  # all but the ends of episodes
+    episode, before, action, after, reward = (
+        torch.from_numpy(np.concatenate(column)) for column in columns
+    )
+    reward = reward.float().clamp(-1, 1) if clip else reward.float()
+    if not bool(reward.any()):
+        raise UserError(
+            f"There was no reward in {len(reward):,} steps of the environment, so there is nothing to refine "
+            "for; give more rewarded steps, or train longer."
+        )
+    return _modelled(steps, agent, (before, action, after), reward, episode, seed)
+
+
+def _modelled(
+    steps: OfflineSteps,
+    agent: BehaviourModel,
+    seen: tuple[Tensor, Tensor, Tensor],
+    reward: Tensor,
+    episode: Tensor,
+    seed: int,
+) -> Labels:
+    """Train a model of r(s, a, s') on rewarded steps, and predict the rewards of recorded ones."""
+    rng = torch.Generator().manual_seed(derived_seed(seed, 10))
+    _, number = episode.unique(return_inverse=True)
+    order = torch.randperm(int(number.max()) + 1, generator=rng)
+    held = order[number] < max(1, round(_HELD_OUT * len(order)))
+    if bool(held.all()):
+        held = torch.arange(len(reward)) >= (1 - _HELD_OUT) * len(reward)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(seed, 11))
+        model = RewardModel(agent.spec)
+    _train(model, [x[~held] for x in seen], reward[~held], rng)
+    sizes = reward[reward != 0].abs()
+    bounds = (float(sizes.min()), float(sizes.max()))
+
+    @torch.no_grad()
+    def predicted(before: Tensor, action: Tensor, after: Tensor) -> Tensor:
+        parts = zip(*(x.split(_AT_ONCE) for x in (before, action, after)), strict=True)
+        found = torch.cat([model(*part) for part in parts])
+        return functional.hardshrink(found, _NEGLIGIBLE * bounds[0]).clamp(-bounds[1], bounds[1])
+
+    known = reward[held]
+    error = (predicted(*(x[held] for x in seen)) - known).square().sum()
+    spread = (known - known.mean()).square().sum()
+    labels = torch.zeros(len(steps))
+    for part, chunk in steps.chunks():
+        arrays = (chunk.observation, chunk.action, chunk.next_observation)
+        labels[part] = predicted(*map(torch.from_numpy, arrays))
+    return Labels(labels, float(1 - error / spread) if float(spread) else None)
+
+
+def _train(model: RewardModel, seen: list[Tensor], reward: Tensor, rng: torch.Generator) -> None:
+    """Squared error; half of every batch has a reward, with weights that undo this preference."""
+    optimiser = Adam(model.parameters(), lr=_RATE, fused=True)
+    rewarded = torch.nonzero(reward)[:, 0]
+    share = len(rewarded) / len(reward)
+    half = _BATCH // 2
+    for update in range(_UPDATES):
+        for group in optimiser.param_groups:
+            group["lr"] = _RATE * max(1 - update / _UPDATES, 0.02)
+        i = torch.randint(len(reward), (_BATCH,), generator=rng)
+        i[:half] = rewarded[torch.randint(len(rewarded), (half,), generator=rng)]
+        is_rewarded = reward[i] != 0
+        drawn = 0.5 * is_rewarded / share + 0.5  # how much likelier than uniform
+        error = (model(*(x[i] for x in seen)) - reward[i]).square() / drawn
+        optimiser.zero_grad(set_to_none=True)
+        error.mean().backward()
+        optimiser.step()
