@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from visr.cli import main
 
 ROOT = Path(__file__).parent.parent
 
@@ -21,9 +23,12 @@ def demo(run: Path, *options: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> tuple[Path, str]:
+def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     run = tmp_path_factory.mktemp("demo") / "run"
-    shutil.copytree(trained, run)
+    tiny = shlex.split(
+        "--num-steps 8000 --warmup-steps 4000 --num-updates 20 --evaluate-every 100000"
+    )
+    assert main(["pretrain", "visr/Grid-v0", "--preset", "demo", "--out", str(run), *tiny]) == 0
     return run, demo(run)
 
 
@@ -37,7 +42,10 @@ def test_the_page_holds_three_films_and_loads_nothing(asked: tuple[Path, str]):
 
 def test_the_output_has_three_scores_and_says_where_the_page_is(asked: tuple[Path, str]):
     run, printed = asked
-    assert len(re.findall(r"^  .+ -?\d\.\d{3} ", printed, flags=re.MULTILINE)) == 3
+    assert (
+        len(re.findall(r"^  .+ -?\d\.\d{3}, refined -?\d\.\d{3} ", printed, flags=re.MULTILINE))
+        == 3
+    )
     assert str(run / "demo.html") in printed
     assert f"visr explore {run}" in printed
 
