@@ -14,7 +14,7 @@ endif
 .PHONY: help setup demo test browser docs results notebooks lint format bench model soak torture fuzz audit sbom workflows clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## create .venv with the versions of constraints.txt (PYTHON=python3.12 picks another Python)
 
@@ -64,8 +64,9 @@ format: $(STAMP) ## format the code with ruff
 bench: $(STAMP) ## measure training speed on the grid world relative to its matrix products
 	$(BIN)/visr bench grid
 
-model: $(STAMP) ## add a run to the package as a pre-trained model: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
+model: $(STAMP) ## add a run to the package as a pre-trained model, and write its card: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
 	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --preset "$(PRESET)" --about "$(ABOUT)" --precision "$(or $(PRECISION),float32)"
+	$(BIN)/python docs/results_pages.py models.md
 
 soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while killing its processes
 	$(BIN)/python experiments/cluster_soak.py --json runs/soak.json

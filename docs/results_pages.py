@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import statistics
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -587,7 +588,9 @@ def pages() -> dict[str, str]:
 
 
 def main() -> None:
-    for name, text in pages().items():
+    """Write the pages that are named, or all."""
+    found = {"models.md": models_page()} if sys.argv[1:] == ["models.md"] else pages()
+    for name, text in found.items():
         (PLACE / name).write_text(text)
         print(PLACE / name)
 
