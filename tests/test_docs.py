@@ -41,8 +41,12 @@ TINY_FINETUNING = shlex.split(
     "--num-steps 40 --num-envs 2 --unroll-length 5 --batch-size 2 --updates-per-round 1 "
     "--checkpoint-every 20"
 )
+TINY_ATARI = shlex.split("--num-rewarded-envs 1 --max-episode-frames 600 --num-threads 1")
+TINY_PHASE_TWO = shlex.split("--rewarded-steps 300 --rewarded-episodes 3")
 TINY_FREE_STEPS = shlex.split("--free-steps 1000 --free-updates 2 --sweep-steps 20")
 
+KEPT = ("--from-scratch", "--reward", "--json", "--preset", "--algorithm")
+"""Flags without a value, and those whose value makes another command."""
 Words = tuple[str, ...]
 
 
@@ -63,7 +67,7 @@ def signature(words: Words) -> tuple[str, ...]:
     """The verb, what it is applied to, its flags and the reward: equal for commands that do the same."""
     plain = list(words)
     for i, word in enumerate(words):
-        if word.startswith("--") and word not in ("--from-scratch", "--reward", "--json"):
+        if word.startswith("--") and word not in KEPT:
             plain[i + 1 : i + 2] = ["VALUE"] * len(plain[i + 1 : i + 2])
     is_run = re.compile(r"runs/|RUN")
     return tuple("RUN" if is_run.match(w) else w for w in plain if w != "VALUE")
@@ -101,11 +105,25 @@ def tiny(words: Words) -> list[str]:
             extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]
     elif verb == "pretrain" and "--num-steps" in rest:
         rest[rest.index("--num-steps") + 1] = "21k"  # a little more than the run has
-    if verb == "evaluate" and not any("pretrained:" in w for w in rest):
-        extra = ["--episodes", "1"]
-    if verb == "doctor":
-        extra = ["--steps", "50"]
+    if verb == "pretrain" and rest[0].startswith("ALE/") and "--cluster" not in rest:
+        extra += TINY_ATARI
+    if verb == "evaluate" and not is_grid(rest[0]):
+        is_phase_two = len(rest) < 2 or rest[1].startswith("--")
+        extra = ["--episodes", "1", *(TINY_PHASE_TWO if is_phase_two else [])]
+    if verb == "infer" and "env" in rest:
+        extra = shlex.split("--episodes 3 --steps 300")
+    extra += {
+        "doctor": ["--steps", "50"],
+        "play": ["--max-steps", "5"],
+        "refine": ["--num-updates", "2"],
+    }.get(verb, [])
     return [verb, *rest, *extra]
+
+
+def is_grid(run: str) -> bool:
+    """Whether a run, in the current directory or of the package, is one of the grid world."""
+    config = Path(run, "config.json")
+    return "pretrained:" in run or (config.exists() and '"visr/Grid-v0"' in config.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +151,8 @@ def test_commands_and_programs_of_the_pages_run(directory: Path, monkeypatch: py
     for words in distinct_commands(with_cluster=False):
         assert main(tiny(words)) == 0, shlex.join(words)
     for code in (code for page in PAGES for code in blocks(page, "python")):
-        done = subprocess.run([sys.executable, "-c", f"import visr\n{code}"], capture_output=True)
+        program = f"import numpy as np\nimport visr\n{code}"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True)
         assert done.returncode == 0, done.stderr.decode()
 
 
@@ -213,7 +232,7 @@ def test_every_file_of_the_repository_named_on_a_page_exists(page: Path):
     folders = "visr|tests|experiments|deploy|results|docs"
     endings = "py|sh|yaml|csv|json|md"
     paths = re.findall(
-        rf"(?<![\w./-])((?:{folders})/[\w./-]*(?:/|\.(?:{endings})\b))", page.read_text()
+        rf"(?<![\w./(-])((?:{folders})/[\w./-]*(?:/|\.(?:{endings})\b))", page.read_text()
     )
     known = [path for path in paths if not any(part.isupper() for part in re.split(r"[/.]", path))]
     assert [path for path in sorted(set(known)) if not (ROOT / path).exists()] == []
