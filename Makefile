@@ -75,15 +75,23 @@ KILLS ?= 200
 SEED ?= 0
 MINUTES ?= 60
 
-torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), damage files, play 10,000 episodes, train for an hour twice (MINUTES=)
+torture: $(STAMP) ## kill commands 200 times (KILLS=, SEED=), fail every call, lose power, damage files, train for an hour twice (MINUTES=)
 	$(BIN)/python -m tests.robustness.torture.kills --kills $(KILLS) --seed $(SEED)
+	$(BIN)/python -m tests.robustness.torture.failpoints
+	$(BIN)/python -m tests.robustness.torture.power_loss --seed $(SEED)
 	$(BIN)/python -m tests.robustness.torture.damage --seed $(SEED)
 	$(BIN)/python -m tests.robustness.torture.episodes
 	$(BIN)/python -m tests.robustness.torture.soak --minutes $(MINUTES)
 	$(BIN)/python -m tests.robustness.torture.soak --minutes $(MINUTES) --env ALE/Breakout-v5 --preset atari-small
 
-fuzz: $(STAMP) ## feed 120,000 malformed inputs to every parser and to the explorer's websocket (a few minutes)
-	$(BIN)/python -m tests.robustness.fuzz --inputs $(or $(INPUTS),120000) --seed $(or $(SEED),0)
+GUIDED := .venv/atheris
+
+$(GUIDED): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --quiet --no-deps --target $@ atheris==3.0.0 || { mkdir -p $@; \
+	  echo "atheris cannot be installed here: no input will be guided by coverage." >&2; }
+
+fuzz: $(GUIDED) ## feed 200,000 malformed inputs to every parser and to the explorer's websocket (half of them guided by coverage)
+	PYTHONPATH=$(GUIDED) $(BIN)/python -m tests.robustness.fuzz --inputs $(or $(INPUTS),200000) --seed $(SEED)
 
 TOOLS := .venv/tools
 PINNED := pip-audit==2.10.1 cyclonedx-bom==7.5.0 zizmor==1.32.0

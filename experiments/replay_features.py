@@ -72,10 +72,11 @@ def scores_of_grid(run: visr.Run, seed: int, is_tuning: bool) -> Rows:
             rewards = grid_rewards.family(name, benchmark.world, seed=7)
             benchmark.families[name] = rewards
     found = benchmark.scores(run.agent)
-    return [
-        {"asked": name, "score": found[f"{name}_gpi"], "planned": found[f"{name}_planned"]}
-        for name in ("boxes", "goals")
-    ]
+    rows: Rows = [{"asked": name, "score": found[f"{name}_gpi"]} for name in ("boxes", "goals")]
+    if run.config.agent.algorithm != "fb":  # its tasks do not predict the reward
+        for row in rows:
+            row["planned"] = found[f"{row['asked']}_planned"]
+    return rows
 
 
 def scores_of_episodes(run: visr.Run, seed: int, rewards: tuple[str, ...]) -> Rows:

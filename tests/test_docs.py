@@ -100,7 +100,8 @@ def tiny(words: Words) -> list[str]:
             extra = ["--num-updates", "5"]
         elif verb == "pretrain":
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
-            extra += ["--num-updates", "20"] if {"replay", "fb"} & {*rest} else []
+            if {"replay", "fb"} & {*rest}:
+                extra = shlex.split("--num-steps 64 --num-envs 4 --unroll-length 4 --num-updates 20")
         elif verb == "finetune":
             extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]
     elif verb == "pretrain" and "--num-steps" in rest:

@@ -34,6 +34,7 @@ LAYERS = [
     "play",
     "cluster",
     "report",
+    "extending",
     "pretraining",
     "run_files",
     "run_refine",

@@ -78,6 +78,7 @@ def pretrain(
         config = presets.for_dataset(env, algorithm)
     else:
         config = presets.for_environment(env, algorithm, fields)
+    config = presets.for_steps(config, fields.get("num_steps"))
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = arguments.path(out, "out") if out is not None else default_path(config)
     modules.trust(env, remember=True)

@@ -15,8 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from visr import agents, arguments, envs
 from visr import config as configuration
 from visr.agents.base import BehaviourModel
-from visr.config import BASELINES, GRID, RunConfig
-from visr.envs import dataset_spaces, modules
+from visr.config import BASELINES, GRID
 from visr.envs.episodes import Episode
 from visr.envs.grid.dynamic_programming import GAMMA
 from visr.envs.grid.world import GridWorld
@@ -61,10 +60,7 @@ class Run(RefinableRun):
         model: PackedModel | None = None,
         env: str | None = None,
     ) -> None:
-        super().__init__(run_dir, model)
-        self._has_own_env = self.config.has_environment
-        if env is not None:
-            self.config = _in_environment(self.config, env)
+        super().__init__(run_dir, model, env)
         if self.config.agent.algorithm in BASELINES:
             raise UserError(
                 f"{run_dir.path} holds a {self.config.agent.algorithm} agent, which was trained on one "
@@ -337,11 +333,8 @@ class Run(RefinableRun):
         """Where it is, what it was trained in, and its tasks."""
         agent, tasks = self.config.agent, ", ".join(self.tasks) or "none yet"
         found = {"run": self.address, "env": self.config.env, "algorithm": agent.algorithm}
-        return found | {
-            "steps": f"{self.num_steps:,}",
-            "d": str(agent.num_features),
-            "tasks": tasks,
-        }
+        counts = {"steps": f"{self.num_steps:,}", "d": str(agent.num_features)}
+        return found | counts | {"tasks": tasks}
 
     def _require_world(self) -> GridWorld:
         if self.world is None:
@@ -354,22 +347,5 @@ class Run(RefinableRun):
             task = Task.load(find_task(self.directory, str(task)))
         elif not isinstance(task, Task):
             task = self.skill(task)
-        if not self._has_own_env:  # tasks may name the dataset or an environment given later
-            task = dataclasses.replace(task, env=self.config.env)
-        task.require_fit(self.config.env, self.agent.task_size)
+        task.require_fit(self.config.env if self.has_own_env else task.env, self.agent.task_size)
         return task
-
-
-def _in_environment(config: RunConfig, env: str) -> RunConfig:
-    """The configuration of a run that learnt from a dataset, with an environment to act in."""
-    configuration.check_env(env)
-    if config.has_environment and env != config.env:
-        raise UserError(
-            f"env = {short_repr(env)} is for runs that learnt from a dataset alone; this run is of "
-            f"{config.env}, so leave it out."
-        )
-    chosen = dataclasses.replace(config, env=env)
-    if not config.has_environment:
-        modules.trust(env)
-        dataset_spaces.require_fit(config.env, envs.space_codec(chosen), env)
-    return chosen

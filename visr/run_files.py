@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from visr.envs import dataset_spaces
 from visr.errors import UserError
 from visr.storage.packed_models import PackedModel
 from visr.storage.records.task import Task
@@ -46,9 +47,15 @@ class SavedTasks(Mapping[str, Task]):
 class RunFiles(Summary):
     """What a run keeps on disk, or a packed model and the directory of its output."""
 
-    def __init__(self, run_dir: RunDir, model: PackedModel | None = None) -> None:
+    def __init__(
+        self, run_dir: RunDir, model: PackedModel | None = None, env: str | None = None
+    ) -> None:
         self.directory, self.model = run_dir, model
         self.config = run_dir.config() if model is None else model.card.config
+        self.has_own_env = self.config.has_environment
+        """Whether it was trained in an environment, which its tasks name."""
+        if env is not None:
+            self.config = dataset_spaces.in_environment(self.config, env)
 
     @property
     def path(self) -> Path:

@@ -1,4 +1,4 @@
-"""Refinement of a run's tasks in Python."""
+"""Diagnosis and refinement of a run's tasks in Python."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.refine import Limit
 from visr.inference import dataset
 from visr.inference.asked_reward import asked_reward
+from visr.inference.diagnosis import Diagnosis
 from visr.inference.task_inference import TaskInference
 from visr.networks.residual import ResidualValues
 from visr.run_files import RunFiles
@@ -49,6 +50,10 @@ class RefinableRun(RunFiles, ABC):
     @abstractmethod
     def checked_task(self, task: Task | str | Path) -> Task:
         """A task of this run: given as such, or by its name or its file."""
+
+    def diagnose(self, task: Task | str | Path) -> Diagnosis | None:
+        """What is known of a task before it is played; None unless the agent is a replay learner."""
+        return self.inference.diagnose(self.checked_task(task))
 
     def refine(
         self,
@@ -104,7 +109,7 @@ class RefinableRun(RunFiles, ABC):
         configuration.check_value("seed", seed)
         chosen, agent = self.checked_task(task), self.visr
         start = self._residual(chosen) if resume else None
-        if resume and start is None:
+        if resume and chosen.refinement is None:
             raise UserError(f"The task `{chosen.name}` was not refined yet; leave out resume.")
         with devices.threads(self.config.training):
             steps = self.offline_steps if data is None else self._dataset(str(data))

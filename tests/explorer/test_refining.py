@@ -64,7 +64,7 @@ def test_a_painted_task_becomes_optimal(explored: ExplorerState):
     assert found["answer"]["fraction_of_optimal"] == pytest.approx(1, abs=1e-6)
     assert "run.refine" in found["answer"]["task"]["python"]["false"]
     name = explored.requests.save(found["answer"]["task"]["id"], "refined-in-the-page")
-    saved = explored.run.evaluate(explored.run.tasks[name])
+    saved = explored.run.evaluate_exactly(explored.run.tasks[name])
     assert saved.fraction_of_optimal == pytest.approx(1, abs=1e-6)
 
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -111,6 +111,21 @@ def _save(loaded: Run, task: Task, chosen: Options) -> Path:
     return path
 
 
+class _Diagnosed(NamedTuple):
+    content: dict[str, Any]
+    sentences: list[str]
+
+
+def _diagnosed(loaded: Run, task: Task) -> _Diagnosed:
+    """What is known of a task of the replay learner, for JSON and in words."""
+    found = loaded.diagnose(task)
+    return (
+        _Diagnosed({}, [])
+        if found is None
+        else _Diagnosed({"diagnosis": found.to_dict()}, found.words)
+    )
+
+
 def _next(loaded: Run, path: Path) -> str:
     name = path.stem if path == loaded.directory.task(path.stem) else path
     return f"Next: visr evaluate {loaded.address} {name}"
@@ -141,12 +156,13 @@ def _infer_from_cells(loaded: Run, chosen: Options) -> None:
         ("standard error", _numbers(task.standard_error)),
         ("task", str(path)),
     ]
-    result = {**task.to_dict(), "file": str(path)}
+    result, words = {**task.to_dict(), "file": str(path)}, _diagnosed(loaded, task)
+    result |= words.content
     if chosen.evaluate:
         found = loaded.evaluate_exactly(task)
         result |= {"evaluation": found.to_dict()}
         rows += evaluate.exact_rows(found)
-    remarks = [verdict(task), _next(loaded, path)]
+    remarks = [verdict(task), *words.sentences, _next(loaded, path)]
     output.show(result, chosen.json, f"task: {task.name}", rows, remarks=remarks)
 
 
@@ -198,6 +214,7 @@ def _infer_from_steps(loaded: Run, chosen: Options) -> None:
         compared, words = _scored(loaded, prompt, compared, methods, chosen, note)
     task = inference.to_task(prompt, compared, chosen.method)
     path = _save(loaded, task, chosen)
+    known = _diagnosed(loaded, task)
     header, rows = _table(methods, compared.best)
     shown = task.name.removeprefix("goal ")
     output.show(
@@ -206,6 +223,7 @@ def _infer_from_steps(loaded: Run, chosen: Options) -> None:
             **compared.to_dict(),
             "methods": methods,
             "words": words,
+            **known.content,
             "file": str(path),
         },
         chosen.json,
@@ -213,7 +231,7 @@ def _infer_from_steps(loaded: Run, chosen: Options) -> None:
         rows,
         header,
         path=path,
-        remarks=[*words, _next(loaded, path)],
+        remarks=[*words, *known.sentences, _next(loaded, path)],
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import inspect
@@ -27,6 +28,7 @@ from visr.config import (
     replace,
     trainable,
 )
+from visr.config.load import whole_number
 from visr.errors import UserError, encodable
 from visr.storage.records.library import Library
 from visr.storage.run_dir import RunDir
@@ -238,9 +240,17 @@ def _defaults(args: list[str], env: str | None = None) -> Options:
             base = presets.for_dataset(named, algorithm)
         else:
             base = presets.for_environment(named, algorithm, [*fields, *_flags(args)])
+        base = presets.for_steps(base, _steps(args) or fields.get("num_steps"))
     base = replace(base, **fields)
     sections = {name: getattr(base, name) for name in SECTIONS}
     return Options(env=base.env, **sections)
+
+
+def _steps(args: list[str]) -> int | None:
+    """The number of steps that the command line names, if it is one."""
+    with contextlib.suppress(ValueError):
+        return whole_number(_value_of("--num-steps", args) or "")
+    return None
 
 
 def _flags(args: list[str]) -> list[str]:

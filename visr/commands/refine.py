@@ -102,6 +102,8 @@ def _refine(
 ) -> Task:
     """The best task; it is saved now and then, so that a killed process loses little."""
     saved, best, show = time.monotonic(), task, _progress(chosen.json)
+    if not chosen.json:
+        output.say(f"refining {task.name}; Ctrl-C keeps the best so far")
     for best in loaded.refining(
         task,
         data=chosen.data,

@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from visr.config.fields import FinetuneConfig, RunConfig
+from visr.config.fields import REPLAY_LEARNERS, FinetuneConfig, RunConfig
+from visr.config.replay import LEARNED_FEATURES
 from visr.errors import UserError
 
 MOST_BYTES = 8e9
@@ -18,6 +19,8 @@ MOST_SAMPLES, MOST_LAYERS = 1_000, 64
 """The same for `gpi_samples` and for the number of hidden layers."""
 _ACTIONS = 18
 """Of the largest set of Atari."""
+_FEATURE_UPDATE = 1e8
+"""Multiplications for one update of learned features of a step."""
 _SCREEN = 2e7
 """Multiplications for one screen, in the largest of our networks."""
 _SCREEN_BYTES = 7_100.0
@@ -66,9 +69,11 @@ def of_training(config: RunConfig, num_steps: int) -> Cost:
         "gpi_samples": 4.0 * training.num_envs * policies * max(hidden[-1], d),
         "batch_size": 8.0 * (training.unroll_length + 1) * training.batch_size * sum(hidden),
     }
-    if agent.algorithm == "replay":
+    if agent.algorithm in REPLAY_LEARNERS:
         learnt = replay.transitions_per_update * replay.tasks_per_update
         seconds += replay.num_updates * learnt * 6 * replay.psi_width**2 / _PER_SECOND
+        if replay.transition_features in LEARNED_FEATURES:
+            seconds += replay.num_stages * replay.feature_updates * _FEATURE_UPDATE / _PER_SECOND
         memory["tasks_per_update"] = 32.0 * learnt * replay.psi_width
         memory["buffer_steps"] = replay.buffer_steps * _step_bytes(config)
     return Cost(memory, seconds)

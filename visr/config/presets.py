@@ -284,6 +284,18 @@ def for_environment(env: str, algorithm: str | None = None, given: Iterable[str]
     return get("grid" if env == GRID else "classic")
 
 
+def for_steps(base: RunConfig, num_steps: object) -> RunConfig:
+    """`base` for so many steps: a replay learner keeps its updates and its warm-up in proportion."""
+    is_count = isinstance(num_steps, int) and 0 < num_steps < 2**62
+    if base.agent.algorithm not in REPLAY_LEARNERS or not is_count:
+        return base
+    share = num_steps / base.training.num_steps  # pyright: ignore[reportOperatorIssue]
+    updates, warm_up = base.replay.num_updates * share, base.replay.warmup_steps * share
+    return configuration.replace(
+        base, num_updates=max(round(updates), 1), warmup_steps=round(warm_up)
+    )
+
+
 def for_dataset(env: str, algorithm: str | None = None) -> RunConfig:
     """The default configuration of a replay learner on recorded steps, all known from the start."""
     known = algorithm if algorithm in REPLAY_LEARNERS else "replay"

@@ -10,6 +10,7 @@ from visr.config.bounds import Count, CountFromOne, Fraction, Size
 TransitionFeatures = Literal[
     "auto", "projection", "events", "pooled", "phi", "laplacian", "inverse", "self-predictive"
 ]
+LEARNED_FEATURES = ("phi", "laplacian", "inverse", "self-predictive")
 
 
 @dataclass(frozen=True)

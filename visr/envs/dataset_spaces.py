@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 
 import numpy as np
 from gymnasium import spaces
 
-from visr.config.fields import DATASET
+from visr import envs
+from visr.config.check import check_env
+from visr.config.fields import DATASET, RunConfig
+from visr.envs import modules
 from visr.envs.spaces import SpaceCodec, observations
 from visr.errors import UserError, short_repr
 
@@ -62,7 +66,22 @@ def codec(name: str) -> SpaceCodec:
     return SpaceCodec(own, space, encode, actions, names, [str(action) for action in actions])
 
 
-def require_fit(name: str, given: SpaceCodec, env: str) -> None:
+def in_environment(config: RunConfig, env: str) -> RunConfig:
+    """The configuration of a run that learnt from a dataset, with an environment to act in."""
+    check_env(env)
+    if config.has_environment and env != config.env:
+        raise UserError(
+            f"env = {short_repr(env)} is for runs that learnt from a dataset alone; this run is of "
+            f"{config.env}, so leave it out."
+        )
+    chosen = dataclasses.replace(config, env=env)
+    if not config.has_environment:
+        modules.trust(env)
+        _require_fit(config.env, envs.space_codec(chosen), env)
+    return chosen
+
+
+def _require_fit(name: str, given: SpaceCodec, env: str) -> None:
     """Refuse an environment whose spaces are not those that the id `name` tells."""
     mine = codec(name)
     for what, ours, theirs in (

@@ -19,6 +19,8 @@ from visr.finetuning.offline_steps import OfflineSteps
 from visr.networks.residual import ResidualValues
 
 POLICIES: tuple[str, ...] = ("given", "best", "candidate")
+_ORDER = (2, 1, 2, 0)
+"""The policy of each update in turn: the candidate changes most, so it gets half of them."""
 _N_STEP = 5
 _BATCH, _RATE, _TARGET_RATE, _MAX_GRADIENT_NORM = 256, 1e-3, 0.02, 10.0
 _FEWEST_EPISODES, _STRETCH = 10, 100
@@ -133,24 +135,18 @@ class FittedEvaluation:
     def update(self, num_updates: int, policies: Mapping[str, Tensor]) -> None:
         """Fit to policies, each by its actions [U]."""
         targets = [self._returns(policies[name]) for name in POLICIES]
-        total, discount, rows, actions = (
-            torch.stack(parts) for parts in zip(*targets, strict=True)
-        )
         parameters: list[Tensor] = list(self._network.parameters())
         averaged: list[Tensor] = list(self._target.parameters())
-        for _ in range(num_updates):
+        for update in range(num_updates):
+            head = _ORDER[update % len(_ORDER)]
+            total, discount, rows, actions = targets[head]
             i = torch.randint(len(self._steps), (_BATCH,), generator=self._rng)
             with torch.no_grad():
-                after = torch.stack(
-                    [self._values(self._target, rows[k, i], k) for k in range(len(POLICIES))]
-                )
-                following = after.gather(2, actions[:, i, None]).squeeze(2)
-                y = total[:, i] + discount[:, i] * following
-            before = self._steps.before[i]
-            added = self._network(self._steps.observations(before))
-            q = self._base(before)[:, None] + added
-            taken = self._steps.action[i][:, None, None].expand(-1, len(POLICIES), 1)
-            loss = (q.gather(2, taken).squeeze(2).T - y).square().mean()
+                after = self._values(self._target, rows[i], head)
+                y = total[i] + discount[i] * after.gather(1, actions[i, None]).squeeze(1)
+            q = self._values(self._network, self._steps.before[i], head)
+            taken = q.gather(1, self._steps.action[i, None]).squeeze(1)
+            loss = (taken - y).square().mean()
             self._optimiser.zero_grad(set_to_none=True)
             loss.backward()
             clip_grad_norm_(parameters, _MAX_GRADIENT_NORM)

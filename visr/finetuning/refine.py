@@ -30,7 +30,7 @@ from visr.storage.records.task import Task
 from visr.types import Transitions
 
 _LAST_RATE = 0.02
-_SWEEPS, _UPDATES = 20, 500
+_SWEEPS, _UPDATES = 20, 250
 """Updates between two estimates: sweeps over tables, and gradient steps."""
 _SAME = 1e-6
 """Smaller gains, as a share of the value, are rounding."""

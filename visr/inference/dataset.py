@@ -132,16 +132,16 @@ def _num_steps(path: str | Path, arrays: dict[str, NDArray]) -> int:
 
 def _episodes(path: str | Path, arrays: dict[str, NDArray], count: int) -> NDArray[np.intp]:
     """Which episode each step belongs to: as named, by its ends, or by groups of 100 steps."""
-    if "episodes" in arrays:
-        if arrays["episodes"].shape != (count,) or arrays["episodes"].dtype.kind not in "iu":
-            raise UserError(f"{path}: `episodes` must be a whole number for every step.")
-        return arrays["episodes"].astype(np.intp)
     ends = np.zeros(count, dtype=bool)
     for name in ("terminations", "truncations"):
         if name in arrays:
             if arrays[name].shape != (count,) or arrays[name].dtype.kind not in "biu":
                 raise UserError(f"{path}: `{name}` must be true or false for every step.")
             ends |= arrays[name].astype(bool)
+    if "episodes" in arrays:
+        if arrays["episodes"].shape != (count,) or arrays["episodes"].dtype.kind not in "iu":
+            raise UserError(f"{path}: `episodes` must be a whole number for every step.")
+        return arrays["episodes"].astype(np.intp)
     if ends.any():
         return np.concatenate([[0], np.cumsum(ends)[:-1]]).astype(np.intp)
     if {"terminations", "truncations", "actions"} & set(arrays):
@@ -164,9 +164,13 @@ def _encoded(path: str | Path, given: NDArray, count: int, codec: SpaceCodec) ->
         )
     if isinstance(space, spaces.Discrete) and not _lie_within(given, int(space.n)):
         raise UserError(f"{path}: observations must be whole numbers from 0 to {space.n - 1}.")
-    if given.dtype.kind == "f" and not np.isfinite(given).all():
-        raise UserError(f"{path} has observations that are NaN or infinite; remove them first.")
-    return given.astype(space.dtype)
+    with np.errstate(over="ignore"):
+        encoded = given.astype(space.dtype)
+    if encoded.dtype.kind == "f" and not np.isfinite(encoded).all():
+        raise UserError(
+            f"{path} has observations that are NaN, infinite or too large; remove them first."
+        )
+    return encoded
 
 
 def _actions(path: str | Path, given: NDArray, codec: SpaceCodec) -> NDArray[np.int64]:
@@ -175,7 +179,7 @@ def _actions(path: str | Path, given: NDArray, codec: SpaceCodec) -> NDArray[np.
     if given.ndim == 1 and _lie_within(given, count):
         return given.astype(np.int64)
     if given.shape[1:] == codec.actions.shape[1:] and given.dtype.kind in "iuf":
-        wide = given.reshape(len(given), 1, -1).astype(np.float64)
+        wide = given.reshape(len(given), 1, math.prod(given.shape[1:])).astype(np.float64)
         distance = np.abs(wide - codec.actions.reshape(1, count, -1)).sum(axis=2)
         if (distance.min(axis=1) < 1e-6).all():
             return distance.argmin(axis=1)
@@ -187,7 +191,10 @@ def _actions(path: str | Path, given: NDArray, codec: SpaceCodec) -> NDArray[np.
 def _rewards(path: str | Path, given: NDArray) -> NDArray[np.float64]:
     if given.ndim != 1 or given.dtype.kind not in "iufb":
         raise UserError(f"{path}: rewards must be one number for every step.")
-    return given.astype(np.float64)
+    rewards = given.astype(np.float64)
+    if not np.isfinite(rewards).all():
+        raise UserError(f"{path} has rewards that are NaN or infinite; remove them first.")
+    return rewards
 
 
 def _lie_within(given: NDArray, count: int) -> bool:

@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike, NDArray
 from visr import arguments, envs
 from visr import config as configuration
 from visr.agents.base import BehaviourModel
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import RunConfig
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
 from visr.inference import (
     collect,
     dataset,
+    diagnosis,
     goal,
     grid_rewards,
     preferences,
@@ -27,6 +29,7 @@ from visr.inference import (
     recording,
     regression,
 )
+from visr.inference.asked_reward import asked_reward
 from visr.inference.demonstration import Demonstration
 from visr.inference.preferences import Preferences
 from visr.inference.prompts import ENV_REWARD, Prompt, Reward
@@ -222,6 +225,20 @@ class TaskInference:
         if shape is not None and array.shape == shape:
             array = array[None]
         return dataset.from_arrays(f"The {what}", {"observations": array}, self.codec).reached
+
+    def diagnose(self, task: Task) -> diagnosis.Diagnosis | None:
+        """What is known of a task before it is played, from steps that are known already."""
+        agent, steps = self.agent, None
+        if not isinstance(agent, ReplaySuccessorFeatures):
+            return None
+        if self.world is not None:
+            steps = diagnosis.steps_of_world(self.world)
+        elif self._directory.recorded.exists():
+            steps = diagnosis.steps_of_recording(agent, self.recording())
+        asked = asked_reward(task, agent, self.codec)
+        is_known = steps is not None and asked.kind != "env"  # its own rewards were not recorded
+        reward = asked.of(steps) if is_known else None
+        return diagnosis.diagnose(agent, task.w, self._directory.library, steps, reward)
 
     # ---- steps
 

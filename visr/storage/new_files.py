@@ -73,17 +73,20 @@ def create(path: Path, mode: int = 0o666) -> int:
 
 def append(path: Path, content: bytes) -> None:
     """Add bytes to the end of a file, synced; one with several names is copied to a new file first."""
+    is_new = False
     with directory(path.parent) as place:
         try:
             flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(path.name, flags, dir_fd=place)
         except FileNotFoundError:
             descriptor = os.open(path.name, os.O_WRONLY | os.O_APPEND | _NEW, 0o666, dir_fd=place)
+            is_new = True
         try:
             require_regular(descriptor, path)
             if has_one_name(descriptor):
                 _append(descriptor, content)
-                os.fsync(place)
+                if is_new:
+                    os.fsync(place)
                 return
         finally:
             os.close(descriptor)
@@ -125,11 +128,12 @@ def make_directories(path: Path) -> None:
     make_directories(path.parent)
     with contextlib.suppress(FileExistsError):
         path.mkdir()
-    above = os.open(path.parent, _DIRECTORY)
-    try:
-        os.fsync(above)
-    finally:
-        os.close(above)
+    with contextlib.suppress(PermissionError):  # one may write in it, but not read
+        above = os.open(path.parent, _DIRECTORY)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
 
 
 def has_one_name(descriptor: int) -> bool:

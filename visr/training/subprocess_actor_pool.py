@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from typing import IO, Any
@@ -153,6 +154,7 @@ def _answer(
 
 
 def _main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     devices.keep_freed_memory()

@@ -15,7 +15,10 @@ from visr.errors import UserError
 
 _GOALS = ("2,3", "7", "x0=3", "step:12", "row=1,col=2", "state.npy", "goal:1,1")
 _PAIRS: dict[str, Any] = {
-    "pairs": [{"better": [[1], [2]], "worse": [[3], [4]]}, {"better": [5, 6], "worse": [7, 8, 9]}]
+    "pairs": [
+        {"better": [1, 2, 3], "worse": [3, 4, 5]},
+        {"better": [5, 6, 7], "worse": [7, 8, 9, 10]},
+    ]
 }
 
 
@@ -48,6 +51,7 @@ class Asker:
 
     def __init__(self, run: Path) -> None:
         self._run = visr.load(run)
+        self.goal("step:0")  # the first goal of this kind records steps, which takes seconds
 
     def goal(self, text: str) -> int:
         try:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import json
 import os
 import random
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +23,7 @@ MOST_SECONDS = 5.0
 """Of the processor's time that one call may take; twenty times that for fifty messages of a websocket."""
 MOST_GROWTH = 64.0
 """Megabytes between the first tenth of a target's inputs and its last."""
+_ROOT = Path(__file__).parents[3]
 
 
 class Fault(Exception):
@@ -36,33 +42,72 @@ class Tally(NamedTuple):
     """Megabytes."""
 
 
-def feed_all(inputs: int, seed: int, place: Path, run: Path) -> Iterator[Tally]:
-    """Each target with its share of the inputs; the first Fault ends it."""
-    targets = all_targets(place, run)
+def can_guide() -> bool:
+    """Whether atheris is installed."""
+    return importlib.util.find_spec("atheris") is not None
+
+
+def shares(targets: list[Target], inputs: int) -> list[tuple[Target, int]]:
+    """How many inputs each target gets, by its share."""
     total = sum(target.share for target in targets)
-    for target in targets:
-        yield _feed(target, max(int(inputs * target.share / total), target.at_once), seed)
+    return [(t, max(int(inputs * t.share / total), t.at_once)) for t in targets]
+
+
+def feed_all(inputs: int, seed: int, place: Path, run: Path) -> Iterator[Tally]:
+    """Each target with its share of inputs that are drawn from the seed; the first Fault ends it."""
+    for target, count in shares(all_targets(place, run), inputs):
+        yield _feed(target, count, seed)
 
 
 def _feed(target: Target, inputs: int, seed: int) -> Tally:
     source = random.Random(f"{target.name} {seed}")
     refused, slowest, calls = 0, 0.0, -(-inputs // target.at_once)
-    settled = _resident()
+    settled = resident()
     for call in range(calls):
         given = target.make(source)
-        began = time.process_time()
         try:
-            with _bounded(MOST_SECONDS * (20 if target.at_once > 1 else 1)):
-                refused += target.feed(given)
+            answered, seconds = fed(target, given)
         except Exception as error:
             raise Fault(f"{target.name}, seed {seed}, call {call}: {given!r}") from error
-        slowest = max(slowest, time.process_time() - began)
+        refused, slowest = refused + answered, max(slowest, seconds)
         if call == calls // 10:
-            settled = _resident()
-    growth = _resident() - settled
-    if growth > MOST_GROWTH:
-        raise Fault(f"{target.name}, seed {seed}: memory grew by {growth:.0f} MB")
+            settled = resident()
+    growth = resident() - settled
+    _refuse_growth(target.name, growth)
     return Tally(target.name, calls * target.at_once, refused, slowest, growth)
+
+
+def guide_all(inputs: int, seed: int, place: Path, run: Path) -> Iterator[Tally]:
+    """The same with inputs that coverage guides, in a process in which the lines of visr are counted."""
+    command = [sys.executable, "-m", "tests.robustness.fuzz.guided", "--inputs", str(inputs)]
+    command += ["--seed", str(seed), "--place", str(place), "--run", str(run)]
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(
+            command, cwd=_ROOT, stdout=subprocess.PIPE, stderr=errors, text=True
+        ) as process,
+    ):
+        assert process.stdout is not None
+        for line in process.stdout:
+            tally = Tally(*json.loads(line))
+            _refuse_growth(tally.target, tally.growth)
+            yield tally
+        if process.wait():
+            errors.seek(0)
+            raise Fault(errors.read()[-20_000:])
+
+
+def _refuse_growth(name: str, growth: float) -> None:
+    if growth > MOST_GROWTH:
+        raise Fault(f"{name}: memory grew by {growth:.0f} MB")
+
+
+def fed(target: Target, given: Any) -> tuple[int, float]:
+    """How many inputs of one call were refused, and the seconds of the processor's time that it took."""
+    began = time.process_time()
+    with _bounded(MOST_SECONDS * (20 if target.at_once > 1 else 1)):
+        refused = target.feed(given)
+    return refused, time.process_time() - began
 
 
 @contextlib.contextmanager
@@ -81,6 +126,6 @@ def _bounded(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGVTALRM, before)
 
 
-def _resident() -> float:
+def resident() -> float:
     """Megabytes of this process."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

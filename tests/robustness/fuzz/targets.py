@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.robustness.fuzz import files, noise, prompts, tensors
+from tests.robustness.fuzz.terminal import Terminal
 from tests.robustness.fuzz.websocket import MESSAGES, Live
 from visr.errors import UserError
 from visr.inference import expression
@@ -35,13 +36,14 @@ def all_targets(place: Path, run: Path) -> list[Target]:
         for reader in (*files.readers(), *tensors.readers())
     ]
     asked = prompts.Asker(run)
-    live = Live(run)
+    live, terminal = Live(run), Terminal(run, place)
     return [
         Target("expression", 8, _expression, _evaluate),
         *read,
         Target("goal", 1, prompts.goal, asked.goal),
         Target("preferences", 2, prompts.preferences, _answered(asked.preferences, place)),
         Target("demonstration", 1, prompts.demonstration, _answered(asked.demonstration, place)),
+        Target("terminal", 1, terminal.make, terminal.feed),
         Target("websocket", 2, live.make, live.feed, MESSAGES),
     ]
 

@@ -28,7 +28,7 @@ _CARD = {
     "scores": {"fraction_of_optimal": {"goals": 0.5}}, "recipe": ["visr pretrain"],
     "config": configuration.to_dict(_CONFIG),
 }  # fmt: skip
-_ZEROS = {"learner.agent.phi": np.zeros(3, np.float32), "generator": np.zeros(4, np.uint8)}
+_ZEROS = {"phi.0.weight": np.zeros((2, 3), np.float32), "psi.0.bias": np.zeros(4, np.float32)}
 _SNAPSHOT = {
     "phi": np.zeros((4, 2)),
     "free": np.ones((2, 2), bool),

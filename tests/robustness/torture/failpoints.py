@@ -48,6 +48,8 @@ class Loss(Exception):
 class Verb:
     """A command; `prepare` makes what it needs in an empty place, `command` begins or goes on."""
 
+    share: int
+    """Of the faults that are not all: more for shorter commands."""
     command: Callable[[Path], tuple[str, ...]]
     prepare: Callable[[Path], None] = lambda _: None
 
@@ -70,15 +72,18 @@ def _succeed(place: Path, *words: str) -> None:
 
 
 VERBS = {
-    "pretrain": Verb(victims.pretrain(SMALL)),
-    "replay": Verb(victims.pretrain(victims.REPLAY)),
-    "resume": Verb(victims.pretrain(SMALL), _stopped_run),
-    "infer": Verb(victims.on_run("infer", "--reward", "boxes:7", "--name", "new"), _run_with_task),
-    "evaluate": Verb(victims.on_run("evaluate", "old"), _run_with_task),
-    "finetune": Verb(victims.finetune(FINETUNE), _run_with_task),
-    "report": Verb(victims.on_run("report"), _run_with_task),
-    "pack": Verb(victims.pack, _run_with_task),
-    "reproduce": Verb(victims.reproduce),
+    "pretrain": Verb(2, victims.pretrain(SMALL)),
+    "replay": Verb(2, victims.pretrain(victims.REPLAY)),
+    "resume": Verb(3, victims.pretrain(SMALL), _stopped_run),
+    "infer": Verb(
+        4, victims.on_run("infer", "--reward", "boxes:7", "--name", "new"), _run_with_task
+    ),
+    "evaluate": Verb(2, victims.on_run("evaluate", "old"), _run_with_task),
+    "finetune": Verb(3, victims.finetune(FINETUNE), _run_with_task),
+    "refine": Verb(1, victims.on_run("refine", "old", "--num-updates", "20"), _run_with_task),
+    "report": Verb(1, victims.on_run("report"), _run_with_task),
+    "pack": Verb(4, victims.pack, _run_with_task),
+    "reproduce": Verb(1, victims.reproduce),
 }
 
 
@@ -205,14 +210,20 @@ def spread(points: list[tuple[int, str, str]], most: int, draw: random.Random) -
     return sorted(chosen)
 
 
-def torture(scratch: Path, quota: dict[str, int | None], seed: int) -> dict[str, object]:
-    """Faults in each verb, every one if its quota is None; each loss is told on stderr."""
+def torture(
+    scratch: Path, names: list[str], num_faults: int | None, seed: int
+) -> dict[str, object]:
+    """So many faults in all, or every one; each loss is told on stderr."""
     began, draw = time.monotonic(), random.Random(seed)
     calls, faults, losses = {}, {}, 0
-    for name, most in quota.items():
+    total = sum(VERBS[name].share for name in names)
+    for name in names:
         bench = Bench(scratch, name)
         points = bench.points()
-        chosen = spread(points, len(points) if most is None else most, draw)
+        most = len(points)
+        if num_faults is not None:
+            most = max(1, num_faults * VERBS[name].share // total)
+        chosen = spread(points, most, draw)
         for done, index in enumerate(chosen, start=1):
             try:
                 bench.inject(*points[index])
@@ -232,20 +243,29 @@ def torture(scratch: Path, quota: dict[str, int | None], seed: int) -> dict[str,
     }
 
 
+def count(scratch: Path, names: list[str]) -> dict[str, list[int]]:
+    """Calls of storage and possible faults of each verb."""
+    benches = {name: Bench(scratch, name) for name in names}
+    return {name: [len(b.calls), len(b.points())] for name, b in benches.items()}
+
+
 def main() -> int:
     """The figures go to stdout as JSON."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.robustness.torture.failpoints", description=__doc__
     )
-    parser.add_argument("--most", type=int, help="faults per verb (default: every one)")
-    parser.add_argument("--seed", type=int, default=0, help="decides which, with --most")
+    parser.add_argument("--count", action="store_true", help="only count calls and faults")
+    parser.add_argument("--faults", type=int, help="in all (default: every one)")
+    parser.add_argument("--seed", type=int, default=0, help="decides which, with --faults")
     parser.add_argument("--only", nargs="+", choices=list(VERBS), default=list(VERBS))
     chosen = parser.parse_args()
     for module in LOADED_ONCE:
         importlib.import_module(module)
-    quota = dict.fromkeys(chosen.only, chosen.most)
     with tempfile.TemporaryDirectory(prefix="visr-failpoints-") as scratch:
-        figures = torture(Path(scratch), quota, chosen.seed)
+        if chosen.count:
+            print(json.dumps(count(Path(scratch), chosen.only)))
+            return 0
+        figures = torture(Path(scratch), chosen.only, chosen.faults, chosen.seed)
     print(json.dumps(figures))
     return int(figures["losses"] != 0)
 

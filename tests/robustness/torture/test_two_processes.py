@@ -71,6 +71,50 @@ def test_a_second_process_is_told_who_trains_and_readers_are_not(
     assert not (run.path / "run.lock").exists()
 
 
+FORK = """
+import os, sys, time
+from visr.storage.run_dir import RunDir
+with RunDir(sys.argv[1]).locked():
+    child = os.fork()
+    if child == 0:
+        print("forked", os.getpid(), flush=True)
+        time.sleep(600)
+    time.sleep(600)
+"""
+
+
+def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(trained: Path, tmp_path: Path):
+    run = RunDir(shutil.copytree(trained, tmp_path / "run"))
+    command = [sys.executable, "-c", FORK, str(run.path)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child = int(process.stdout.readline().split()[1])
+    try:
+        assert run.is_in_use
+        process.kill()
+        process.wait()
+        os.kill(child, 0)  # it lives
+        assert not run.is_in_use
+    finally:
+        os.kill(child, signal.SIGKILL)
+        process.stdout.close()
+
+
+def test_a_forked_child_that_ends_leaves_the_lock_to_its_parent(tmp_path: Path):
+    path = tmp_path / "lock"
+    child = 0
+    try:
+        with lock.held(path, str):
+            child = os.fork()
+            if child:
+                os.waitpid(child, 0)
+                assert lock.is_held(path)
+    finally:
+        if child == 0:
+            os._exit(0)
+    assert not path.exists()
+
+
 def test_a_run_about_to_begin_is_held_too_and_leaves_no_trace(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

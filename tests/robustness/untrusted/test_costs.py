@@ -98,12 +98,13 @@ def test_no_preset_asks(name: str, env: str):
     [
         ({"hidden_sizes": (15_000, 15_000, 100)}, "hidden_sizes"),
         ({"batch_size": 10**5, "unroll_length": 1_000}, "batch_size"),
-        ({"algorithm": "replay", "buffer_steps": 10**12}, "buffer_steps"),
-        ({"algorithm": "replay", "tasks_per_update": 10**6}, "tasks_per_update"),
+        ({"preset": "replay-grid", "buffer_steps": 10**12}, "buffer_steps"),
+        ({"preset": "replay-grid", "tasks_per_update": 10**6}, "tasks_per_update"),
     ],
 )
 def test_the_setting_that_takes_most_memory_is_named(fields: dict[str, Any], named: str):
-    assert f"most memory for {named}" in refused(tiny(**fields))
+    config = presets.get(fields.pop("preset", "smoke"))
+    assert f"most memory for {named}" in refused(configuration.replace(config, **fields))
 
 
 def test_layers_that_sum_to_gigabytes_are_refused_before_anything_is_built():

@@ -62,7 +62,7 @@ class Refinement:
 
     def saved_beside(self, path: Path) -> Refinement:
         """Write the weights beside path, under a name of their content."""
-        plain = {name: np.ascontiguousarray(array) for name, array in self.weights.items()}
+        plain = {name: np.array(array, order="C") for name, array in self.weights.items()}
         content = safetensors.numpy.save(plain)
         digest = hashlib.sha256(content).hexdigest()[:16]
         name = f"{path.stem}.{digest}.safetensors"
