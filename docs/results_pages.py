@@ -397,12 +397,22 @@ def _replay_features() -> str:
     keys = ("environment", "asked", "features")
     rows = []
     for (env, asked, kind), runs in by(read_if_there("replay/features.csv"), *keys).items():
-        cells = [seeds_of(runs), runs[0]["num_features"], f"{_number(runs, 'cpu_seconds'):.0f}"]
-        rows.append([f"{env}, {asked}", f"`{kind}`", *cells, _sampled(runs)])
+        cells = [seeds_of(runs), runs[0]["num_features"], runs[0]["cpu_seconds"] or DASH]
+        cells += [_mean_if_there(runs, column) for column in ("score", "planned", "r_squared")]
+        rows.append([f"{env}, {asked}", f"`{kind}`", *cells])
     if not rows:
         return ""
-    columns = ["asked", "features", "seeds", "d", "CPU seconds", "score"]
-    return f"## Fixed and learned features\n\nOne budget for all kinds of features.\n\n{table(columns, rows)}"
+    columns = ["asked", "features", "seeds", "d", "CPU seconds", "score", "planned", "held-out R^2"]
+    words = (
+        "The same small budget for all kinds of features. On the grid scores are fractions of optimal, and *planned* is exact "
+        "planning on the reward that the features represent. Where only R^2 is given, psi was not trained."
+    )
+    return f"## Fixed and learned features\n\n{words}\n\n{table(columns, rows)}"
+
+
+def _mean_if_there(runs: Csv, column: str) -> str:
+    values = [float(run[column]) for run in runs if run.get(column)]
+    return f"{statistics.mean(values):.2f}" if values else DASH
 
 
 def _sampled(runs: Csv) -> str:
