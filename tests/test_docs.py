@@ -22,11 +22,13 @@ from visr.cli import main
 
 ROOT = Path(__file__).parent.parent
 GENERATED = ROOT / "docs/reference/generated"
+FIRST = [ROOT / "docs/get_started.md", ROOT / "docs/guides/prompts.md"]
+"""The runs of these pages are used by the others."""
 PAGES = [
-    ROOT / "docs/get_started.md",  # its runs are used by the others
-    *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p.stem not in ("get_started", "README")),
+    page
+    for page in [*FIRST, *(p for p in sorted((ROOT / "docs").rglob("*.md")) if p not in FIRST)]
+    if page.name != "README.md" and GENERATED not in page.parents
 ]
-PAGES = [page for page in PAGES if GENERATED not in page.parents]
 ALL_PAGES = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")), *PAGES]
 
 NOT_RUN = {
@@ -101,7 +103,9 @@ def tiny(words: Words) -> list[str]:
         elif verb == "pretrain":
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
             if {"replay", "fb"} & {*rest}:
-                extra = shlex.split("--num-steps 64 --num-envs 4 --unroll-length 4 --num-updates 20")
+                extra = shlex.split(
+                    "--num-steps 64 --num-envs 4 --unroll-length 4 --num-updates 20"
+                )
         elif verb == "finetune":
             extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]
     elif verb == "pretrain" and "--num-steps" in rest:
