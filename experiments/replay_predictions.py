@@ -95,8 +95,8 @@ def compare(layout: str, num_updates: int, count: int, seed: int) -> Iterator[di
 def main() -> None:
     """Write the table and print the correlations."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--updates", type=int, nargs="+", default=[150, 600])
-    parser.add_argument("--tasks", type=int, default=4, help="of each kind")
+    parser.add_argument("--updates", type=int, nargs="+", default=[150])
+    parser.add_argument("--tasks", type=int, default=3, help="of each kind")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="results/replay/predictions.csv")
     chosen = parser.parse_args()

@@ -305,7 +305,8 @@ def test_help_of_a_command_names_its_options(verb: str):
     names = {f.name for f in dataclasses.fields(options)} - set(configuration.SECTIONS)
     names |= {*configuration.field_names(), "cluster"} if verb == "pretrain" else set()
     names -= {"where"}  # what --cluster says
-    positional = {"run": "RUN", "env": "ENV", "what": ""}
+    positional = {"run": "RUN", "what": ""}
+    positional |= {"env": "ENV"} if verb in ("pretrain", "doctor") else {}
     positional |= {"task": {"names": "..."}, "evaluate": {"task": "TASK"}}.get(verb, {})
     positional |= {"task": "TASK", "out": "FILE.onnx"} if verb == "export" else {}
     positional |= {"run": "DIR"} if verb == "report" else {}

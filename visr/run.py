@@ -25,7 +25,6 @@ from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.finetuning import run as finetuning
 from visr.inference import collect, prompts
 from visr.inference.asked_reward import AskedReward, asked_reward
-from visr.inference.recording import Recording
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps
 from visr.inference.task_inference import TaskInference
@@ -168,10 +167,6 @@ class Run(RefinableRun):
             )
         return Task(name or "direction", self.config.env, w)
 
-    def recording(self) -> Recording:
-        """The reward-free steps that the run keeps; recorded now if they are missing."""
-        return self.inference.recording()
-
     def collect_rewarded(self, **counts: Any) -> RewardedSteps:
         """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
         configuration.check_value("seed", counts.get("seed", 0))
@@ -263,7 +258,7 @@ class Run(RefinableRun):
     def export(self, task: TaskLike, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
         target = arguments.path(path, "path")
-        chosen = self.checked_task(task)
+        chosen, _ = self.checked_task(task), self.visr  # other agents are refused
         return onnx.export(self.agent_of(chosen), chosen, target, gpi, seed)  # pyright: ignore
 
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
@@ -333,8 +328,11 @@ class Run(RefinableRun):
         """Where it is, what it was trained in, and its tasks."""
         agent, tasks = self.config.agent, ", ".join(self.tasks) or "none yet"
         found = {"run": self.address, "env": self.config.env, "algorithm": agent.algorithm}
-        counts = {"steps": f"{self.num_steps:,}", "d": str(agent.num_features)}
-        return found | counts | {"tasks": tasks}
+        return found | {
+            "steps": f"{self.num_steps:,}",
+            "d": f"{agent.num_features}",
+            "tasks": tasks,
+        }
 
     def _require_world(self) -> GridWorld:
         if self.world is None:

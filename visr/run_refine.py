@@ -21,6 +21,7 @@ from visr.finetuning.refine import Limit
 from visr.inference import dataset
 from visr.inference.asked_reward import asked_reward
 from visr.inference.diagnosis import Diagnosis
+from visr.inference.recording import Recording
 from visr.inference.task_inference import TaskInference
 from visr.networks.residual import ResidualValues
 from visr.run_files import RunFiles
@@ -50,6 +51,10 @@ class RefinableRun(RunFiles, ABC):
     @abstractmethod
     def checked_task(self, task: Task | str | Path) -> Task:
         """A task of this run: given as such, or by its name or its file."""
+
+    def recording(self) -> Recording:
+        """The reward-free steps that the run keeps; recorded now if they are missing."""
+        return self.inference.recording()
 
     def diagnose(self, task: Task | str | Path) -> Diagnosis | None:
         """What is known of a task before it is played; None unless the agent is a replay learner."""

@@ -39,7 +39,8 @@ def practised(
         round(num_tasks * share)
         for share in (replay.goal_share, replay.stretch_share, replay.constant_share)
     )
-    gaussian = torch.randn(max(num_tasks - goals - stretches - constants, 0), d, generator=rng)
+    rest = max(num_tasks - goals - stretches - constants, 0)
+    gaussian = torch.randn(rest, d, generator=rng)
     if agent.chi.counts_events:
         tasks = torch.cat([events(agent, goals, rng), sums(agent, stretches, rng), gaussian])
         tasks[len(tasks) - len(gaussian) :] *= _used(agent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,8 +103,6 @@ def _refine(
 ) -> Task:
     """The best task; it is saved now and then, so that a killed process loses little."""
     saved, best, show = time.monotonic(), task, _progress(chosen.json)
-    if not chosen.json:
-        output.say(f"refining {task.name}; Ctrl-C keeps the best so far")
     for best in loaded.refining(
         task,
         data=chosen.data,
@@ -124,8 +123,8 @@ def _refine(
 
 
 def _progress(is_quiet: bool) -> Callable[[Refinement], None]:
-    """A line on stderr now and then."""
-    last = time.monotonic()
+    """A line on stderr after the first slice, and then now and then."""
+    last = -math.inf
 
     def show(found: Refinement) -> None:
         nonlocal last

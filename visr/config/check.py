@@ -243,8 +243,7 @@ def _check_practice(replay: ReplayConfig) -> None:
     shares = (replay.goal_share, replay.stretch_share, replay.constant_share)
     if sum(shares) > 1 + 1e-9:
         raise UserError(
-            f"goal_share, stretch_share and constant_share sum to {sum(shares):g}; give shares of at most 1 "
-            "in all."
+            f"goal_share, stretch_share and constant_share sum to {sum(shares):g}; give at most 1 in all."
         )
     if replay.num_stages > _MOST_STAGES:
         raise UserError(

@@ -15,6 +15,7 @@ from visr.envs.grid.world import GridWorld
 from visr.inference.policy_prediction import Prediction, predict
 from visr.inference.recording import Recording
 from visr.storage.records.library import Library
+from visr.training.library import in_words
 
 Floats = NDArray[np.float64]
 
@@ -69,8 +70,9 @@ def diagnose(
     library: Path,
     steps: EpisodeSteps | None,
     reward: Floats | None,
+    planes: list[str],
 ) -> Diagnosis:
-    """The diagnosis of a task; steps with the asked reward give a prediction."""
+    """The diagnosis of a task; steps with the asked reward give a prediction, `planes` name events."""
     rows = agent.known_tasks.cpu().numpy().astype(np.float64)
     cosines = rows @ w / np.maximum(np.linalg.norm(rows, axis=1), 1e-9)
     best = int(cosines.argmax())
@@ -79,12 +81,16 @@ def diagnose(
     prediction = None
     if agent.features_of_states and steps is not None and reward is not None:
         prediction = predict(agent, w, steps, reward, agent.config.gpi)
-    return Diagnosis(_carriers(agent, w), names.get(best, ""), float(cosines[best]), prediction)
+    return Diagnosis(
+        _carriers(agent, w, planes), names.get(best, ""), float(cosines[best]), prediction
+    )
 
 
-def _carriers(agent: ReplaySuccessorFeatures, w: Floats) -> tuple[tuple[str, float], ...]:
+def _carriers(
+    agent: ReplaySuccessorFeatures, w: Floats, planes: list[str]
+) -> tuple[tuple[str, float], ...]:
     """The features with the largest rewards per event."""
-    names = agent.chi.names()
+    names = [in_words(name, planes) for name in agent.chi.names()]
     if not names:
         return ()
     scale = getattr(agent.chi, "scale", None)
@@ -100,7 +106,7 @@ def steps_of_world(world: GridWorld) -> EpisodeSteps:
     cells = np.flatnonzero(world.free)
     count = world.transitions.shape[1]
     here, action = np.repeat(cells, count), np.tile(np.arange(count), len(cells))
-    none = np.zeros(len(here))
+    none = np.zeros(len(here), dtype=np.float32)
     return EpisodeSteps(np.arange(len(here)), here, action, world.transitions[here, action], none)
 
 

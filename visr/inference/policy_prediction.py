@@ -83,23 +83,31 @@ class _Model:
         self._after = _states(agent, steps.next_observation)
         ended = np.zeros(len(reward), bool) if steps.terminated is None else steps.terminated
         self._goes_on = self._gamma * (1.0 - ended)[:, None]
-        taken = np.eye(self._actions)[steps.action]
-        self._x = _at(self._here, taken)
-        self._moments = self._x.T @ self._x
+        self._taken = [steps.action == action for action in range(self._actions)]
+        blocks = [self._here[taken].T @ self._here[taken] for taken in self._taken]
+        size = self._here.shape[1]
+        self._moments = np.zeros((self._actions * size, self._actions * size))
+        for action, block in enumerate(blocks):
+            place = slice(action * size, (action + 1) * size)
+            self._moments[place, place] = block
         ridge = _RIDGE * np.trace(self._moments) / len(self._moments)
         self._moments[np.diag_indices_from(self._moments)] += ridge
-        self._rewards = self._x.T @ reward
+        self._rewards = self._by_action(reward[:, None])[:, 0]
         self.largest_value = 1.05 * float(np.abs(reward).max()) / (1 - self._gamma)
 
     def evaluate(self, policy: Floats) -> Floats:
         """theta [actions, k] of the policy [N, actions] in the states after each step."""
         following = _at(self._after, policy) * self._goes_on
-        matrix = self._moments - self._x.T @ following
+        matrix = self._moments - self._by_action(following)
         try:
             theta = np.linalg.solve(matrix, self._rewards)
         except np.linalg.LinAlgError:  # the penalty makes that unlikely
             theta = np.linalg.lstsq(matrix, self._rewards, rcond=1e-9)[0]
-        return theta.reshape(self._actions, -1)
+        return np.asarray(theta, dtype=np.float64).reshape(self._actions, -1)
+
+    def _by_action(self, rows: Floats) -> Floats:
+        """sum_t x_t rows_t^T: [N, m] -> [actions * k, m]; x_t is 0 except at its action."""
+        return np.concatenate([self._here[taken].T @ rows[taken] for taken in self._taken])
 
     def values_here(self, theta: Floats) -> Floats:
         """Q in the states before each step, [N, actions]."""

@@ -236,9 +236,11 @@ class TaskInference:
         elif self._directory.recorded.exists():
             steps = diagnosis.steps_of_recording(agent, self.recording())
         asked = asked_reward(task, agent, self.codec)
-        is_known = steps is not None and asked.kind != "env"  # its own rewards were not recorded
-        reward = asked.of(steps) if is_known else None
-        return diagnosis.diagnose(agent, task.w, self._directory.library, steps, reward)
+        reward = None
+        if steps is not None and asked.kind != "env":  # its own rewards were not recorded
+            reward = asked.of(steps)
+        planes, path = envs.plane_names(self.config), self._directory.library
+        return diagnosis.diagnose(agent, task.w, path, steps, reward, planes)
 
     # ---- steps
 

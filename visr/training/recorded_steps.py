@@ -115,7 +115,7 @@ class RecordedSteps:
             time = torch.where(resets, time[:, :1] - 1, time).clamp(min=0)
             slot = slot[:, None].expand(-1, num_samples)
         chi = agent.cumulant(self._steps(time.flatten(), slot.flatten()))
-        return chi.view(count, num_samples, -1)
+        return chi.view(count, num_samples, agent.task_size)
 
     def _steps(self, time: Tensor, slot: Tensor) -> Transitions:
         rows = self.buffer.storage

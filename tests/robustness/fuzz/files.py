@@ -24,6 +24,7 @@ from visr import config as configuration
 from visr import envs
 from visr.config import FinetuneConfig, RunConfig
 from visr.config import file as settings_file
+from visr.errors import UserError
 from visr.explorer import launches
 from visr.inference import dataset, grid_rewards
 from visr.paper.reproduce import ledger
@@ -107,7 +108,7 @@ def _records() -> list[tuple[str, float, Any, Callable[[Path], Any]]]:
         ("finetuned.json", 1, schema.to_dict(result), _finetuned),
         ("visr/trusted.json", 1, {"format": 1, "trusted": [{"module": "m", "file": "/m.py"}]}, _trusted),
         ("wandb.json", 0.5, {"id": "0123456789abcdef"}, lambda p: boards._id(RunDir(p.parent))),
-        ("launch.json", 0.5, schema.to_dict(launch), launches._read),
+        ("launch.json", 0.5, schema.to_dict(launch), _launch),
     ]  # fmt: skip
 
 
@@ -143,6 +144,11 @@ def _finetuned(path: Path) -> None:
 def _trusted(path: Path) -> None:
     with mock.patch.dict(os.environ, XDG_CONFIG_HOME=str(path.parent.parent)):
         consent.files("m")
+
+
+def _launch(path: Path) -> None:
+    if launches._read(path) is None:  # it is ignored
+        raise UserError("It is not a record of an explorer.")
 
 
 # -------------------------------------------------------------------------------------- tables

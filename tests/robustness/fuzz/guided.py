@@ -48,7 +48,8 @@ def main() -> None:
     atheris: Any = importlib.import_module("atheris")
     with atheris.instrument_imports(include=["visr"]):
         from tests.robustness.fuzz import run, targets
-    for target, count in run.shares(targets.all_targets(chosen.place, chosen.run), chosen.inputs):
+    known = [t for t in targets.all_targets(chosen.place, chosen.run) if t.can_be_guided]
+    for target, count in run.shares(known, chosen.inputs):
         child = os.fork()
         if child == 0:
             limits = [f"-max_len={_LONGEST}", "-len_control=0", "-timeout=0", "-rss_limit_mb=0"]
@@ -85,7 +86,7 @@ class Feed:
             growth = self._run.resident() - self._settled
             inputs = self._calls * self._target.at_once
             tally = [self._target.name, inputs, self._refused, self._slowest, growth]
-            print(json.dumps(tally), flush=True)
+            print(self._run.TALLY + json.dumps(tally), flush=True)
             os._exit(0)
 
 

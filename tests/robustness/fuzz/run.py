@@ -23,6 +23,8 @@ MOST_SECONDS = 5.0
 """Of the processor's time that one call may take; twenty times that for fifty messages of a websocket."""
 MOST_GROWTH = 64.0
 """Megabytes between the first tenth of a target's inputs and its last."""
+TALLY = "tally "
+"""Begins the lines that the process of guided inputs prints for us."""
 _ROOT = Path(__file__).parents[3]
 
 
@@ -80,7 +82,8 @@ def _feed(target: Target, inputs: int, seed: int) -> Tally:
 def guide_all(inputs: int, seed: int, place: Path, run: Path) -> Iterator[Tally]:
     """The same with inputs that coverage guides, in a process in which the lines of visr are counted."""
     command = [sys.executable, "-m", "tests.robustness.fuzz.guided", "--inputs", str(inputs)]
-    command += ["--seed", str(seed), "--place", str(place), "--run", str(run)]
+    (place / "guided").mkdir()
+    command += ["--seed", str(seed), "--place", str(place / "guided"), "--run", str(run)]
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(
@@ -89,7 +92,9 @@ def guide_all(inputs: int, seed: int, place: Path, run: Path) -> Iterator[Tally]
     ):
         assert process.stdout is not None
         for line in process.stdout:
-            tally = Tally(*json.loads(line))
+            if not line.startswith(TALLY):
+                continue
+            tally = Tally(*json.loads(line.removeprefix(TALLY)))
             _refuse_growth(tally.target, tally.growth)
             yield tally
         if process.wait():

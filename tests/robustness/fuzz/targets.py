@@ -27,6 +27,8 @@ class Target(NamedTuple):
     """How many of them were refused with a sentence; any other exception is a fault."""
     at_once: int = 1
     """Inputs that one call of `make` makes."""
+    can_be_guided: bool = True
+    """False where networks run: the guided inputs of a target are fed in a fork."""
 
 
 def all_targets(place: Path, run: Path) -> list[Target]:
@@ -40,11 +42,20 @@ def all_targets(place: Path, run: Path) -> list[Target]:
     return [
         Target("expression", 8, _expression, _evaluate),
         *read,
-        Target("goal", 1, prompts.goal, asked.goal),
-        Target("preferences", 2, prompts.preferences, _answered(asked.preferences, place)),
-        Target("demonstration", 1, prompts.demonstration, _answered(asked.demonstration, place)),
-        Target("terminal", 1, terminal.make, terminal.feed),
-        Target("websocket", 2, live.make, live.feed, MESSAGES),
+        Target("goal", 1, prompts.goal, asked.goal, can_be_guided=False),
+        Target(
+            "preferences", 2, prompts.preferences, _answered(asked.preferences, place), 1, False
+        ),
+        Target(
+            "demonstration",
+            1,
+            prompts.demonstration,
+            _answered(asked.demonstration, place),
+            1,
+            False,
+        ),
+        Target("terminal", 1, terminal.make, terminal.feed, 1, False),
+        Target("websocket", 2, live.make, live.feed, MESSAGES, False),
     ]
 
 

@@ -16,7 +16,9 @@ from tests.robustness.torture.failpoints import Failpoint, spread
 from tests.robustness.torture.file_calls import Call, Numbered
 from visr.errors import UserError
 from visr.storage.files import read_json, write_json
+from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
+from visr.training import checkpoint
 
 ROOT = Path(__file__).parents[3]
 
@@ -69,6 +71,23 @@ def test_a_row_is_appended_whole_or_not_at_all(fault: str, tmp_path: Path):
         except UserError as error:
             assert "Cannot write" in str(error)  # noqa: PT017
         assert path.read_text() in (before, before + "3,4\n")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_damaged_but_lack_of_memory_is_not(
+    trained: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    run = RunDir(trained)
+    older, newest = run.checkpoints()
+
+    def reading(fault: str) -> Numbered:
+        act = Failpoint(fault, 1)
+        return Numbered(tmp_path / "calls.txt", lambda call: call.path == str(newest), act)
+
+    with reading("ENOMEM"), pytest.raises(UserError, match="Cannot allocate memory; end other"):
+        checkpoint.newest_intact(run)
+    with reading("EIO"):
+        assert checkpoint.newest_intact(run)[0] == older
+    assert f"{newest} is damaged or cut short" in caplog.text
 
 
 def test_failpoints_reach_buffered_writes_and_leave_other_files_alone(tmp_path: Path):

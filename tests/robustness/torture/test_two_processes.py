@@ -100,19 +100,24 @@ def test_a_forked_child_does_not_hold_the_lock_of_its_dead_parent(trained: Path,
         process.stdout.close()
 
 
+END = """
+import os, sys
+from pathlib import Path
+from visr.storage import lock
+path = Path(sys.argv[1])
+with lock.held(path, str):
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        print(lock.is_held(path))
+"""
+
+
 def test_a_forked_child_that_ends_leaves_the_lock_to_its_parent(tmp_path: Path):
-    path = tmp_path / "lock"
-    child = 0
-    try:
-        with lock.held(path, str):
-            child = os.fork()
-            if child:
-                os.waitpid(child, 0)
-                assert lock.is_held(path)
-    finally:
-        if child == 0:
-            os._exit(0)
-    assert not path.exists()
+    command = [sys.executable, "-c", END, str(tmp_path / "lock")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
+    assert not (tmp_path / "lock").exists()
 
 
 def test_a_run_about_to_begin_is_held_too_and_leaves_no_trace(

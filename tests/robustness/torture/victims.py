@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -28,6 +29,8 @@ REPLAY = (
 
 _VARYING = {"timing.csv", "cluster.csv", "ledger.csv", "run.lock", "ledger.lock"}
 """Clocks are in them, or they tell of the present."""
+_PROGRESS = re.compile(r"[a-z-]+: \d+%, ")
+"""A line that long training prints now and then."""
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _FOR_PEOPLE = {"tensorboard", "logs"}
 
@@ -149,5 +152,6 @@ def said_well(ended: Ended) -> bool:
     if ended.code < 0:  # the signal's own effect
         return bool(ended.struck)
     if ended.code == 2:
-        return ended.err.startswith("visr: ") and ended.err.count("\n") == 1
+        said = [line for line in ended.err.splitlines() if not _PROGRESS.match(line)]
+        return len(said) == 1 and said[0].startswith("visr: ")
     return ended.code in (0, *_STOPPED) or (ended.code == 1 and "failed:" in ended.err)
