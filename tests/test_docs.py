@@ -239,6 +239,7 @@ def test_every_file_of_the_repository_named_on_a_page_exists(page: Path):
     paths = re.findall(
         rf"(?<![\w./(-])((?:{folders})/[\w./-]*(?:/|\.(?:{endings})\b))", page.read_text()
     )
+    paths = [path for path in paths if path != "visr/trusted.json"]  # in the user's home
     known = [path for path in paths if not any(part.isupper() for part in re.split(r"[/.]", path))]
     assert [path for path in sorted(set(known)) if not (ROOT / path).exists()] == []
 
