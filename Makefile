@@ -11,10 +11,10 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 CLEAR := --clear
 endif
 
-.PHONY: help setup demo test browser lint format bench model soak torture fuzz audit sbom workflows clean
+.PHONY: help setup demo test browser docs results notebooks lint format bench model soak torture fuzz audit sbom workflows clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## create .venv with the versions of constraints.txt (PYTHON=python3.12 picks another Python)
 
@@ -24,17 +24,14 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "Name another one, for example: make setup PYTHON=python3.12" >&2; exit 1; }
 	@echo "Setting up .venv (a few minutes the first time) ..."
 	@"$(PYTHON)" -m venv $(CLEAR) .venv
-	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,explorer,export,hub,minatar,offline,video,wandb]"
+	@$(BIN)/python -m pip install --quiet --quiet -c constraints.txt -e ".[dev,atari,cluster,docs,explorer,export,hub,minatar,offline,video,wandb]"
 	@pwd -P > $@
 
-demo: $(STAMP) ## pre-train on the grid world, infer an unseen task, write a report (about three minutes, a third of them for the set-up)
+demo: $(STAMP) ## pre-train on the grid world without reward, ask for three things, write a page with films (about two minutes)
 	@echo "Removing runs/demo of an earlier demo, if there is one."
-	rm -rf runs/demo
+	@rm -rf runs/demo
 	$(BIN)/visr pretrain visr/Grid-v0 --preset demo --out runs/demo
-	$(BIN)/visr infer runs/demo --reward boxes:7
-	$(BIN)/visr evaluate runs/demo boxes-7
-	$(BIN)/visr evaluate runs/demo
-	$(BIN)/visr report runs/demo
+	$(BIN)/python experiments/demo.py runs/demo
 
 test: lint browser ## run the static checks, then every test
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
@@ -44,6 +41,16 @@ browser: ## find Chromium for the explorer's tests, or install it with apt if ru
 	  [ "$$(id -u)" = 0 ] && command -v apt-get && apt-get update -qq && \
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; \
 	} > /dev/null || echo "NO CHROMIUM, and it cannot be installed here: the explorer's browser tests WILL NOT RUN." >&2
+
+docs: $(STAMP) ## build the documentation into build/docs; warnings are errors, nothing is fetched
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	@echo build/docs/index.html
+
+results: $(STAMP) ## write the results pages of the documentation again, from results/ and the packed models
+	$(BIN)/python docs/results_pages.py
+
+notebooks: $(STAMP) ## execute the documentation's notebooks again and store their outputs
+	$(BIN)/python docs/notebooks/execute.py
 
 lint: $(STAMP) ## run the static checks only (ruff, pyright)
 	$(BIN)/ruff check
@@ -57,8 +64,9 @@ format: $(STAMP) ## format the code with ruff
 bench: $(STAMP) ## measure training speed on the grid world relative to its matrix products
 	$(BIN)/visr bench grid
 
-model: $(STAMP) ## add a run to the package as a pre-trained model: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
+model: $(STAMP) ## add a run to the package as a pre-trained model, and write its card: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
 	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --preset "$(PRESET)" --about "$(ABOUT)" --precision "$(or $(PRECISION),float32)"
+	$(BIN)/python docs/results_pages.py models.md
 
 soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while killing its processes
 	$(BIN)/python experiments/cluster_soak.py --json runs/soak.json

@@ -39,7 +39,7 @@ VARIANTS: dict[str, list[str]] = {
 }
 WORLDS: dict[str, list[str]] = {
     "grid": [],
-    # docs/results_beyond.md, "Four rooms", says why gamma is larger and the ridge smaller
+    # docs/results/appendix_additions.md, "Four rooms", says why gamma is larger and the ridge smaller
     "four-rooms": [
         *("--layout", "four-rooms", "--height", "11", "--width", "11"),
         *("--gamma", "0.95", "--ridge", "0.03"),

@@ -1,4 +1,4 @@
-"""The pictures of docs/explorer.md: python docs/images/explorer.py GRID_RUN GAME_RUN (needs Chromium).
+"""The pictures of docs/guides/explorer.md: python docs/images/explorer.py GRID_RUN GAME_RUN (needs Chromium).
 
 The first run is one of `visr pretrain visr/Grid-v0 --preset demo`, the second any game's.
 """

@@ -189,7 +189,7 @@ def _shown(value: Any) -> str:
 
 def _fields(options: Any) -> Iterator[tuple[str, Any, str]]:
     """Every field of a dataclass and of the dataclasses in it: name, value and help text."""
-    texts = _texts(type(options))
+    texts = field_texts(type(options))
     for field in dataclasses.fields(options):
         value = getattr(options, field.name)
         if dataclasses.is_dataclass(value):
@@ -199,7 +199,7 @@ def _fields(options: Any) -> Iterator[tuple[str, Any, str]]:
 
 
 @functools.cache
-def _texts(cls: type) -> dict[str, str]:
+def field_texts(cls: type) -> dict[str, str]:
     """The string that follows each field in the source of a dataclass and of its bases."""
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):

@@ -30,7 +30,7 @@ Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
     "dqn", "ppo", "rainbow",
 ]  # fmt: skip
-"""The agents; `docs/agents.md` has their sources."""
+"""The agents; `docs/agents/index.md` has their sources."""
 REPLAY_LEARNERS = ("replay", "fb")
 """Agents that learn from a replay buffer of their own steps, with the settings of `ReplayConfig`."""
 BASELINES = ("dqn", "ppo", "rainbow")
@@ -96,7 +96,7 @@ class AgentConfig:
     """What is learnt, and how the agent acts; fields that belong to another algorithm are ignored."""
 
     algorithm: Algorithm = "visr"
-    """VISR or a baseline; docs/agents.md describes each."""
+    """VISR or a baseline; docs/agents/index.md describes each."""
     num_features: SizeFromTwo = 5
     """d, the length of phi, of psi's cumulants and of w."""
     features: Literal["learned", "random"] = "learned"

@@ -26,7 +26,7 @@ _GRID: dict[str, object] = {
     "num_processes": 2,
 }
 
-# The same method with our own choices for all that the paper leaves open (docs/ablation.md).
+# The same method with our own choices for all that the paper leaves open (docs/results/appendix_ablation.md).
 _WIDE: dict[str, object] = {
     **_GRID,
     "num_features": 16,
@@ -43,8 +43,8 @@ _WIDE: dict[str, object] = {
     "ridge": 0.3,
 }
 
-# grid-wide with extensions of the paper (docs/beyond.md): psi also learns tasks that reward visited states,
-# its error along w has more weight, and epsilon is larger, so that every state is visited under every task.
+# grid-wide with additions (docs/agents/additions.md): psi also learns tasks that reward visited states, its
+# error along w has more weight, and epsilon is larger, so that every state is visited under every task.
 _PLUS: dict[str, object] = {
     **_WIDE,
     "num_features": 32,
@@ -71,7 +71,7 @@ _ATARI: dict[str, object] = {
 }
 
 # For a CPU and an afternoon: the network of Mnih et al. (2013) without an LSTM, and four times as many
-# updates per step, because the run has 2M steps instead of 250M (docs/atari.md has the measurements).
+# updates per step, because the run has 2M steps instead of 250M (docs/guides/atari.md has the measurements).
 _ATARI_SMALL: dict[str, object] = {
     **_ATARI,
     "torso": "nips",
@@ -129,7 +129,7 @@ MINATAR_PLUS: dict[str, object] = {
 }
 """What `minatar-plus` adds to `minatar`."""
 
-# The replay learner (docs/replay.md); `num_updates` fit the time of one core that its page names.
+# The replay learner (docs/agents/replay.md); `num_updates` fit the time of one core that its page names.
 _REPLAY: dict[str, object] = {
     "algorithm": "replay",
     "value_weight": 20.0,

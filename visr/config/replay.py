@@ -18,7 +18,7 @@ class ReplayConfig:
     """How psi learns from recorded steps; `--algorithm replay` and `fb` only."""
 
     transition_features: TransitionFeatures = "auto"
-    """Features of a step (docs/replay.md): fixed ones by the observations, or learned ones."""
+    """Features of a step (docs/agents/replay.md): fixed ones by the observations, or learned ones."""
     feature_updates: CountFromOne = 2_000
     """Updates of learned features at the start of each stage."""
     dataset: str = ""

@@ -1,6 +1,6 @@
 """DQN and PPO, trained by Stable-Baselines3 and saved as runs of visr.
 
-Settings follow Mnih et al. (2015) for DQN and Schulman et al. (2017) for PPO; docs/agents.md lists the
+Settings follow Mnih et al. (2015) for DQN and Schulman et al. (2017) for PPO; docs/agents/index.md lists the
 differences. A killed training starts over, because its replay buffer is not saved.
 """
 

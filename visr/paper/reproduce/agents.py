@@ -19,7 +19,7 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "rf-curiosity": {"algorithm": "rf-curiosity"},
     "idf-curiosity": {"algorithm": "idf-curiosity"},
     "uniform": {"algorithm": "uniform", "num_steps": 1},
-    # beyond the paper (docs/beyond.md): one addition to VISR each, and visr-plus with several
+    # beyond the paper (docs/agents/additions.md): one addition to VISR each, and visr-plus with several
     "visr-visited": {"task_distribution": "visited"},
     "visr-rnd": {"bonus": "rnd"},
     "visr-particles": {"bonus": "particles"},

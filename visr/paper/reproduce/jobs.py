@@ -80,7 +80,7 @@ def evaluate(run: RunDir, counts: Counts) -> None:
 def adapt(directory: RunDir, ways: Sequence[Way], counts: Counts) -> None:
     """Adapt in each way, score each with whole episodes, write adapted.json; resume what was stopped.
 
-    Each way uses as many rewarded steps as the paper's phase (docs/beyond.md).
+    Each way uses as many rewarded steps as the paper's phase (docs/agents/additions.md).
     """
     run = api.load(directory.path)
     conditions = tuple(_condition(run, way, counts) for way in ways)

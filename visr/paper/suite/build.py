@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,12 @@ class Section:
     """A run whose features, rewards and values are shown."""
     pictures: dict[str, Picture] = field(default_factory=dict)
     """Figures of that run, without CSV."""
+
+    @property
+    def headline(self) -> Table | None:
+        """The table that the page shows first: the claims, else the first one."""
+        judged = [table for table in self.tables if table.name.endswith("_claims")]
+        return next(iter([*judged, *self.tables]), None)
 
     def files(self) -> dict[str, bytes]:
         """The contents of its files, by their names below the report."""
@@ -110,10 +116,9 @@ def _section(suite: Suite) -> Section:
     by_game = tables.game_scores(suite)
     if suite.is_normalised:
         shown = [tables.table_1(suite), largest, *claims.tables(suite)]
-        folded = [tables.appendix(suite), *smaller, by_game]
+        shown += [tables.appendix(suite), *smaller, by_game]
     else:
-        shown, folded = [*claims.tables(suite), by_game], []
-    shown += [replace(table, is_folded=True) for table in folded if table is not None]
+        shown = [*claims.tables(suite), by_game]
     drawings = (
         figures.intervals(suite),
         figures.profiles(suite),

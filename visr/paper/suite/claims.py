@@ -56,7 +56,7 @@ BEYOND = (
     Claim("VISR+ with relabelling beats DQN with as many rewarded steps", _PLUS, "DQN @100k"),
     Claim("VISR+ with relabelling beats DQN with 10 times as many", _PLUS, "DQN @1M"),
 )
-"""Our own, of docs/beyond.md; `rounds` is in adapted.json of older versions only."""
+"""Our own, of docs/agents/additions.md; `rounds` is in adapted.json of older versions only."""
 
 
 @dataclass(frozen=True)

@@ -191,10 +191,9 @@ def _shown(suite: Suite) -> dict[Entry, Aggregate]:
     return {entry: suite.aggregates[entry.key, suite.largest_set.key] for entry in longest.values()}
 
 
-def _games_words(suite: Suite) -> str:
+def _games_words(suite: Suite, played: int) -> str:
     """The largest set's title, with the number of games that were played if it is smaller."""
     games = suite.largest_set
-    played = sum(any(game in entry.scores for entry in suite.entries) for game in games.games)
     return games.title if played == len(games.games) else f"{played} of {games.title}"
 
 
@@ -219,7 +218,7 @@ def intervals(suite: Suite) -> Drawing | None:
         "Aggregates with intervals",
         "IQM, median and mean of "
         + "; ".join(f"{name}: IQM {found[name].iqm:.1f}" for name in order),
-        f"{suite.unit[0].upper()}{suite.unit[1:]} over {_games_words(suite)}. Bars are "
+        f"{suite.unit[0].upper()}{suite.unit[1:]} over {_games_words(suite, most)}. Bars are "
         f"{100 * statistics.LEVEL:g} % stratified bootstrap intervals over seeds; a tick without a "
         "bar has a game with only one seed.",
         lambda: _draw_intervals({name: found[name] for name in order}, suite.unit),
@@ -281,7 +280,7 @@ def profiles(suite: Suite) -> Drawing | None:
         f"{suite.key}_profiles",
         "Performance profiles",
         f"Share of runs above each score, for {', '.join(found)}.",
-        f"The share of runs (averaged over {_games_words(suite)}) whose {suite.unit} is above "
+        f"The share of runs (averaged over {_games_words(suite, most)}) whose {suite.unit} is above "
         "the value on the horizontal axis; higher is better. Bands are pointwise "
         f"{100 * statistics.LEVEL:g} % stratified bootstrap intervals, if every game has two seeds "
         f"or more. Shown are agents that played {most} games.",

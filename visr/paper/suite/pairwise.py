@@ -138,7 +138,7 @@ def frames_of_dqn(suite: Suite) -> Drawing | None:
         return None
     found.sort(key=lambda m: (m.shown, m.game))
     words = (
-        f"Millions of frames until DQN first has the score of {entry.key.name} "
+        f"Frames until DQN first has the score of {entry.key.name} "
         f"({entry.key.num_steps:,} reward-free steps)"
     )
     return Drawing(

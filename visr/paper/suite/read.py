@@ -29,7 +29,7 @@ _ADDITIONS = {
     "forward": "VISR + forward-model bonus",
     "inverse": "VISR, inverse-dynamics phi",
 }
-"""Labels of GPI VISR with one change that goes beyond the paper (docs/beyond.md)."""
+"""Labels of GPI VISR with one change that goes beyond the paper (docs/agents/additions.md)."""
 _WITHOUT_REWARDS = {
     "pos-nsq": "Pos Reward NSQ @0",
     "rf-curiosity": "RF Curiosity @0",

@@ -80,8 +80,6 @@ class Table:
     """Titles over the columns after the first, and the number of columns of each."""
     text_columns: frozenset[int] = frozenset({0})
     """Indices of the columns with text, which are left-aligned."""
-    is_folded: bool = False
-    """Whether the page shows it only on a click."""
 
     @property
     def flat_columns(self) -> list[str]:

@@ -1,0 +1,609 @@
+"""Write the pages docs/results/*.md from results/ and from the packed models: `make results`.
+
+Every number of these pages is read from a file. tests/test_results_pages.py compares them with the files.
+"""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from visr import envs
+from visr.config import RunConfig
+from visr.envs.grid import dynamic_programming as dp
+from visr.evaluation.grid_benchmark import GridBenchmark
+from visr.paper.suite import build, claims, tables
+from visr.paper.suite.entries import Entry, Suite, name_of
+from visr.paper.suite.tables import Table
+from visr.storage import packed_models
+from visr.storage.records.two_phase import TwoPhase
+from visr.storage.run_dir import RunDir
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results"
+PLACE = Path(__file__).parent / "results"
+NOTE = "<!-- Written by `make results` from results/. Edit docs/results_pages.py instead. -->"
+DASH = "–"
+Rows = Sequence[Sequence[str]]
+Csv = list[dict[str, str]]
+
+GRID_WORDS = """\
+Values are exact: 0 is a random policy, 1 an optimal one, (V - V_random) / (V_optimal - V_random), with discount
+0.95, averaged over all start cells and 50 unseen tasks of each family. *Own* is w's own greedy policy, *GPI* maximises
+over w and its neighbours, *planned* is exact planning on phi . w: the best that the features allow."""
+
+
+# ---- helpers
+
+
+def read(path: str) -> Csv:
+    """The rows of a CSV file below results/."""
+    with (RESULTS / path).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_if_there(path: str) -> Csv:
+    """The rows of a CSV file; none before its experiment was run."""
+    return read(path) if (RESULTS / path).exists() else []
+
+
+def by(rows: Csv, *columns: str) -> dict[tuple[str, ...], Csv]:
+    """Rows with the same values in these columns, in the order in which they appear."""
+    found: dict[tuple[str, ...], Csv] = {}
+    for row in rows:
+        found.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return found
+
+
+def table(columns: Sequence[str], rows: Rows) -> str:
+    """A Markdown table; the first column is text, the others are numbers."""
+    rule = ["---", *["---:"] * (len(columns) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
+
+
+def markdown(shown: Table, heading: str | None = None) -> str:
+    """A table of a suite with its caption, under a heading."""
+    text = shown.files()[f"{shown.name}.md"]
+    body = text.split("\n", 2)[2] if text.startswith("**") else text
+    return f"## {heading or shown.title}\n\n{body.strip()}"
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """Mean ± standard deviation over seeds; a single value by itself."""
+    shown = f"{statistics.mean(values):.{digits}f}"
+    return f"{shown} ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else shown
+
+
+def short(steps: float) -> str:
+    """38.4M for 38,400,000."""
+    return f"{steps / 1e6:.3g}M" if steps >= 1e6 else f"{steps / 1e3:.3g}k"
+
+
+def seeds_of(rows: Iterable[dict[str, str]]) -> str:
+    """The seeds of these rows."""
+    return ", ".join(sorted({row["seed"] for row in rows}, key=int))
+
+
+# ---- the grid
+
+
+def grid_page(suite: Suite | None, by_name: build.grid.ByName) -> str:
+    parts = [
+        "# Results: the grid world",
+        NOTE,
+        GRID_WORDS,
+        _constant_action(),
+        _presets(),
+        _curves(),
+    ]
+    if suite is not None:
+        words = (
+            "5M reward-free steps, an eighth of the preset `grid`. VISR infers each task by regression on all states; Q-DIAYN "
+            "uses the best of its skills by exact value.\n\n"
+            "```sh\nvisr reproduce grid --num-steps 5000000 --seeds 0 1 2\n```"
+        )
+        judged = claims.tables(suite)
+        parts += [f"## The paper's claims\n\n{words}"]
+        parts += [markdown(t).replace("## ", "### ", 1) for t in judged]
+        parts += [markdown(t).replace("## ", "### ", 1) for t in tables.robust(suite)]
+        parts += [markdown(build.grid.table(by_name)).replace("## ", "### ", 1)]
+        parts += ["![Intervals over seeds](../images/grid_intervals.png)"]
+        parts += ["![The same agents over training, one line per seed](../images/grid_curves.png)"]
+    parts += [_finetuning(), _variants("ablation"), _variants("beyond")]
+    return _joined(parts)
+
+
+def _constant_action() -> str:
+    """The exact value of the best constant action; it depends on no run."""
+    config = RunConfig()
+    world = envs.exact_model(config)
+    assert world is not None
+    found = []
+    for name, rewards in GridBenchmark(config, world).families.items():
+        fractions = []
+        for reward in rewards:
+            low, high = dp.bounds(world.transitions, reward, world.start, dp.GAMMA)
+            value = dp.best_constant(world.transitions, reward, world.start, dp.GAMMA)
+            fractions.append(float((value - low) / (high - low)))
+        found.append(f"{statistics.mean(fractions):.2f} on {name}")
+    return f"The best constant action has {' and '.join(found)}."
+
+
+def _presets() -> str:
+    rows = []
+    for path in sorted(RESULTS.glob("grid/tables/quality*.csv")):
+        by_preset: dict[str, Csv] = {}
+        for row in read(str(path.relative_to(RESULTS))):
+            by_preset.setdefault(row["preset"], []).append(row)
+        for preset, runs in by_preset.items():
+            rows.append((_number(runs, "boxes"), [f"`{preset}`", *_quality(runs)]))
+    rows.sort(key=lambda row: -row[0])
+    columns = [
+        "preset",
+        "steps",
+        "seeds",
+        "random w: own / GPI",
+        "boxes: own / GPI",
+        "boxes: planned",
+    ]
+    columns += ["goal cells: own / GPI", "goal cells: planned"]
+    words = (
+        "Mean ± standard deviation over seeds.\n\n"
+        "```sh\npython experiments/grid_quality.py runs/quality --presets grid --seeds 0 1 2\n```"
+    )
+    return f"## Presets of VISR\n\n{words}\n\n{table(columns, [cells for _, cells in rows])}"
+
+
+def _number(runs: Csv, column: str) -> float:
+    return statistics.mean(float(run[column]) for run in runs)
+
+
+def _quality(runs: Csv) -> list[str]:
+    def of(column: str) -> str:
+        return spread([float(run[column]) for run in runs])
+
+    cells = [short(float(runs[0]["num_steps"])), seeds_of(runs)]
+    cells += [f"{of('span')} / {of('span_gpi')}", f"{of('boxes')} / {of('boxes_gpi')}"]
+    return [*cells, of("boxes_planned"), f"{of('goals')} / {of('goals_gpi')}", of("goals_planned")]
+
+
+def _curves() -> str:
+    rows = []
+    for path in sorted(RESULTS.glob("grid/curves/*.csv")):
+        last = read(str(path.relative_to(RESULTS)))[-1]
+        cells = [f"{float(last[c]):.3f}" for c in ("span_gpi", "boxes_gpi", "goals_gpi")]
+        rows.append([f"`{path.name}`", short(float(last["num_steps"])), *cells])
+    shown = table(
+        ["file in `results/grid/curves/`", "steps", "random w", "boxes", "goal cells"], rows
+    )
+    return (
+        f"## The end of each learning curve\n\nOne run each, with GPI, at the run's own ridge.\n\n{shown}\n\n"
+        "![Fraction of optimal while grid-wide trains](../images/optimal.png)"
+    )
+
+
+def _finetuning() -> str:
+    rows = read("grid/tables/finetune.csv")
+    budgets = sorted({int(row["num_steps"]) for row in rows})
+    kinds: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    for row in rows:
+        free = int(row["free_steps"])
+        how = (
+            f"{short(free)} reward-free steps"
+            if free
+            else ("from scratch" if row["from_scratch"] == "1" else "fine-tuned")
+        )
+        key = (row["run"], row["family"], how)
+        kinds.setdefault(key, {}).setdefault(int(row["num_steps"]), []).append(
+            float(row["fraction_of_optimal"])
+        )
+    cells = [
+        [f"{run}, {family}, {how}", str(max(map(len, found.values()))),
+         *(f"{statistics.mean(found[n]):.2f}" if n in found else "" for n in budgets)]
+        for (run, family, how), found in sorted(kinds.items())
+    ]  # fmt: skip
+    shown = table(["rewarded steps:", "tasks", *(f"{n:,}" for n in budgets)], cells)
+    command = (
+        "python experiments/finetune_grid.py pretrained:grid --num-tasks 3 --updates-per-round 16"
+    )
+    return f"## Fine-tuning\n\nMean fraction of optimal over tasks, one seed.\n\n```sh\n{command}\n```\n\n{shown}"
+
+
+def _variants(name: str) -> str:
+    titles = {"ablation": "One setting at a time", "beyond": "Additions"}
+    words = {
+        "ablation": "Preset `demo-visr` with one change each, 2M steps, seed 0.",
+        "beyond": "Preset `demo-visr` with one [addition](../agents/additions.md) each, 2M steps, seed 0. "
+        "`forward` and `inverse` were removed since.",
+    }
+    commands = {
+        "ablation": "python experiments/grid_ablation.py runs/ablation --num-steps 2000000",
+        "beyond": "python experiments/beyond.py runs/beyond --num-steps 2000000",
+    }
+    keys = ("span", "boxes", "boxes_planned", "goals", "goals_planned")
+    rows = [
+        [row["variant"], *(f"{float(row[k]):.2f}" for k in keys)]
+        for row in read(f"grid/tables/{name}.csv")
+    ]
+    columns = ["change", "random w", "boxes", "boxes: planned", "goal cells", "goal cells: planned"]
+    picture = (
+        "\n\n![Fractions of optimal by choice](../images/ablation.png)"
+        if name == "ablation"
+        else ""
+    )
+    warning = "Differences below about 0.1 mean little with one seed."
+    return (
+        f"## {titles[name]}\n\n{words[name]} {warning}\n\n```sh\n{commands[name]}\n```\n\n"
+        f"{table(columns, rows)}{picture}"
+    )
+
+
+# ---- MinAtar
+
+
+def minatar_page(suite: Suite) -> str:
+    constant = {row["game"]: row["best_constant"] for row in read("replay/minatar.csv")}
+    parts = [
+        "# Results: MinAtar",
+        NOTE,
+        f"{suite.scale_words} Scores are means of 30 whole episodes. 2M reward-free steps unless a row says otherwise; then 100,000 "
+        "rewarded steps shared among 50 tasks in turn.",
+        _replay(suite),
+        "## Every agent, by game",
+        "Mean over seeds, and the standard deviation. @0, @100k: rewarded steps.",
+        "```sh\nvisr reproduce minatar --seeds 0 1 2\nvisr reproduce beyond --seeds 0 1 2\n```",
+        _by_game(suite, constant),
+        *(markdown(t) for t in claims.tables(suite)),
+        *(markdown(t) for t in tables.robust(suite)),
+        "![IQM, median and mean of all that was run](../images/minatar_intervals.png)",
+    ]
+    return _joined(parts)
+
+
+def _replay(suite: Suite) -> str:
+    found: dict[str, Csv] = {}
+    for row in read("replay/minatar.csv"):
+        found.setdefault(row["game"], []).append(row)
+    rows = []
+    for game, runs in sorted(found.items()):
+        scores = [float(run["score"]) for run in runs]
+        normal = [suite.normalised(score, f"MinAtar/{game}-v1") for score in scores]
+        error = runs[0]["standard_error"]
+        shown = spread(scores, 1) if len(runs) > 1 else f"{scores[0]:.1f} ± {float(error):.1f}"
+        rows.append([
+            game, seeds_of(runs), f"{_number(runs, 'cpu_seconds') / 60:.1f}", f"{_number(runs, 'r_squared'):.2f}",
+            shown, f"{statistics.mean(normal):.0f}", f"{_number(runs, 'random'):.1f}", f"{_number(runs, 'best_constant'):.1f}",
+        ])  # fmt: skip
+    columns = [
+        "game",
+        "seeds",
+        "CPU minutes",
+        "held-out R^2",
+        "score",
+        "scale",
+        "random policy",
+        "best constant action",
+    ]
+    return (
+        "## The replay learner\n\nPreset `replay-minatar`, 1M reward-free steps, no weight changes after pre-training. ± is the standard error of 30 "
+        "episodes, or with several seeds the standard deviation over them.\n\n"
+        "```sh\npython experiments/replay_minatar.py Breakout Asterix Freeway Seaquest SpaceInvaders\n```\n\n"
+        f"{table(columns, rows)}\n\nThe interquartile mean on the scale is {_replay_iqm(suite):.0f}."
+    )
+
+
+def _by_game(suite: Suite, constant: dict[str, str]) -> str:
+    games = [name_of(game) for game in suite.games]
+    rows = [_entry(suite, entry) for entry in suite.entries]
+    rows.append(["best constant action", "", "", *(constant.get(game, DASH) for game in games)])
+    return table(["agent", "steps", "seeds", *games], rows)
+
+
+def _entry(suite: Suite, entry: Entry) -> list[str]:
+    cells = []
+    for game in suite.games:
+        scores = list(entry.scores.get(game, {}).values())
+        cells.append(spread(scores, 1) if scores else DASH)
+    steps = short(entry.key.num_steps) if entry.key.num_steps else ""
+    return [entry.key.name, steps, ", ".join(map(str, sorted(entry.seeds))), *cells]
+
+
+# ---- the replay learner
+
+REPLAY_WORDS = """\
+The [replay learner](../agents/replay.md) after pre-training, without weight changes: w by regression, then the averaged policies of
+its library. *Own policy* is the policy of w alone. Scores are means over seeds ± the standard deviation; with one seed, ± is the
+standard error over 30 episodes where scores are sampled."""
+
+
+def replay_page() -> str:
+    parts = ["# Results: the replay learner", NOTE, REPLAY_WORDS]
+    parts += [_replay_grid(), _replay_vectors(), _replay_features()]
+    parts += [
+        "## MinAtar\n\nThe scores are on [the page of MinAtar](minatar.md#the-replay-learner)."
+    ]
+    return _joined(parts)
+
+
+def _replay_grid() -> str:
+    rows = []
+    for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
+        scores = spread([float(run["mean"]) for run in runs], 3)
+        worst = min(float(run["worst"]) for run in runs)
+        cells = [
+            short(float(runs[0]["steps"])),
+            f"{_number(runs, 'cpu_seconds'):.0f}",
+            scores,
+            f"{worst:.2f}",
+        ]
+        cells += [
+            f"{_number(runs, 'own_policy'):.3f}",
+            "0",
+            f"{_number(runs, 'best_constant'):.2f}",
+        ]
+        rows.append([f"{world}, {tasks}", seeds_of(runs), *cells])
+    if not rows:
+        return ""
+    columns = [
+        "world, tasks",
+        "seeds",
+        "steps",
+        "CPU seconds",
+        "fraction of optimal",
+        "worst task",
+        "own policy",
+    ]
+    columns += ["random policy", "best constant action"]
+    words = "Exact fractions of optimal, 64 unseen tasks of each kind."
+    command = "python experiments/replay_grid.py open-10 rooms-11 open-20 rooms-21 --seeds 0 1 2"
+    return f"## Grid worlds\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
+
+
+def _replay_vectors() -> str:
+    rows = []
+    for (env, reward), runs in by(read_if_there("replay/vectors.csv"), "env", "reward").items():
+        cells = [
+            f"{_number(runs, 'cpu_seconds'):.0f}",
+            f"{_number(runs, 'r_squared'):.2f}",
+            _sampled(runs),
+        ]
+        cells += [f"{_number(runs, k):.1f}" for k in ("own_policy", "random", "best_constant")]
+        rows.append([f"{env}, `{reward}`", seeds_of(runs), *cells])
+    if not rows:
+        return ""
+    columns = [
+        "asked",
+        "seeds",
+        "CPU seconds",
+        "held-out R^2",
+        "return",
+        "own policy",
+        "random policy",
+        "best constant action",
+    ]
+    command = (
+        "python experiments/replay_vectors.py CartPole-v1 MountainCar-v0 Acrobot-v1 --seeds 0 1 2"
+    )
+    words = "Returns of the asked reward, 30 episodes."
+    return f"## Vectors\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
+
+
+def _replay_features() -> str:
+    keys = ("environment", "asked", "features")
+    rows = []
+    for (env, asked, kind), runs in by(read_if_there("replay/features.csv"), *keys).items():
+        cells = [seeds_of(runs), runs[0]["num_features"], runs[0]["cpu_seconds"] or DASH]
+        cells += [_mean_if_there(runs, column) for column in ("score", "planned", "r_squared")]
+        rows.append([f"{env}, {asked}", f"`{kind}`", *cells])
+    if not rows:
+        return ""
+    columns = ["asked", "features", "seeds", "d", "CPU seconds", "score", "planned", "held-out R^2"]
+    words = (
+        "The same small budget for all kinds of features. On the grid scores are fractions of optimal, and *planned* is exact "
+        "planning on the reward that the features represent. Where only R^2 is given, psi was not trained."
+    )
+    return f"## Fixed and learned features\n\n{words}\n\n{table(columns, rows)}"
+
+
+def _mean_if_there(runs: Csv, column: str) -> str:
+    values = [float(run[column]) for run in runs if run.get(column)]
+    return f"{statistics.mean(values):.2f}" if values else DASH
+
+
+def _sampled(runs: Csv) -> str:
+    if len(runs) > 1:
+        return spread([float(run["score"]) for run in runs], 2)
+    error = runs[0]["standard_error"]
+    return f"{float(runs[0]['score']):.2f}" + (f" ± {float(error):.2f}" if error else "")
+
+
+# ---- Atari, classic control
+
+
+def atari_page() -> str:
+    rows = []
+    for path in sorted(RESULTS.glob("atari/visr/*/seed-*")):
+        directory = RunDir.open(path)
+        record = TwoPhase.load(directory.phase_two, directory.config().env)
+        found = {c.name.split(" (")[0]: c for c in record.conditions}
+        names = ("env-regression", "env-search", "@0", "random policy")
+        cells = [f"{found[n].mean:,.1f} ± {found[n].standard_error:,.1f}" for n in names]
+        game = path.parent.name.removeprefix("ALE-").removesuffix("-v5")
+        seen = f"{record.num_seen:,} of {record.num_rewarded_steps:,}"
+        rows.append([game, path.name.removeprefix("seed-"), f"{record.num_steps:,}", *cells, seen])
+    columns = [
+        "game",
+        "seed",
+        "steps",
+        "regression",
+        "random search",
+        "@0",
+        "random policy",
+        "steps with a reward",
+    ]
+    return _joined([
+        "# Results: Atari", NOTE,
+        "Preset `atari-small`, one core per game, at most 2M steps; the paper has 250M. Raw scores, mean ± standard error of 30 episodes; "
+        "tasks inferred from the same 50 episodes. The best constant action was not measured.",
+        "```sh\nvisr pretrain ALE/MsPacman-v5 --preset atari-small --out runs/MsPacman\nvisr evaluate runs/MsPacman\n```",
+        table(columns, rows),
+        "The published rows of the paper and ours side by side: `visr report results/`.",
+        "![Ms. Pac-Man: 30 episodes of each method](../images/atari_mspacman.png)",
+        "![Up'n Down: 30 episodes of each method](../images/atari_upndown.png)",
+        "Scores of the rewarded environments during training:",
+        "![Ms. Pac-Man during training](../images/atari_mspacman_online.png)",
+        "![Up'n Down during training](../images/atari_upndown_online.png)",
+    ])  # fmt: skip
+
+
+def classic_control_page() -> str:
+    by_env: dict[str, Csv] = {}
+    for row in read("small_worlds/scores.csv"):
+        by_env.setdefault(row["env"], []).append(row)
+    parts = [
+        "# Results: classic control", NOTE,
+        "VISR, preset `classic`, 2M reward-free steps, then 100,000 rewarded steps of the environment's own reward; mean return of 30 episodes ± "
+        "standard error, each seed by itself. *Chosen* is the method that `best` chose. The best constant action was not measured.",
+        "```sh\npython experiments/small_worlds.py runs/classic --envs CartPole-v1 Acrobot-v1 MountainCar-v0 --seeds 0 1 2\n```",
+    ]  # fmt: skip
+    for env, found in by_env.items():
+        seeds = sorted({row["seed"] for row in found}, key=int)
+        methods = list(dict.fromkeys(row["method"] for row in found))
+        rows = []
+        for method in methods:
+            by_seed = {row["seed"]: row for row in found if row["method"] == method}
+            cells = [_return(by_seed[s]) if s in by_seed else DASH for s in seeds]
+            rows.append([method.split(" (")[0], *cells])
+        parts += [f"## {env}", table(["method", *(f"seed {s}" for s in seeds)], rows)]
+    return _joined(parts)
+
+
+def _return(row: dict[str, str]) -> str:
+    chosen = " (chosen)" if row["chosen"] == "1" else ""
+    return f"{float(row['mean']):.1f} ± {float(row['standard_error']):.1f}{chosen}"
+
+
+# ---- packed models
+
+
+def models_page() -> str:
+    parts = [
+        "# Pre-trained models", NOTE,
+        "`visr.load(\"pretrained:NAME\")` opens a model that comes with the package. These cards are read from the files, and `make model` "
+        "writes them there.",
+    ]  # fmt: skip
+    for name in packed_models.names():
+        card = packed_models.open_model(f"{packed_models.PREFIX}{name}").card
+        parts += [f"## {name}", *card_parts(card)]
+    return _joined(parts)
+
+
+def card_parts(card: packed_models.Card) -> list[str]:
+    """What the model is, what it scores, and how to make it again."""
+    about = table(
+        ["", ""],
+        [
+            ["environment", f"`{card.config.env}`"],
+            ["agent", f"`{card.config.agent.algorithm}`, d = {card.config.agent.num_features}"],
+            ["steps, seed", f"{card.num_steps:,}, {card.seed}"],
+            ["precision", card.precision],
+        ],
+    ).replace("---:", "---")
+    scores = [
+        (k, v)
+        for found in (card.scores.fraction_of_optimal, card.scores.mean_score_of_30_episodes)
+        for k, v in (found or {}).items()
+    ]
+    unit = "fraction of optimal" if card.scores.fraction_of_optimal else "mean score of 30 episodes"
+    shown = table([unit, "score"], [[k, f"{v:g}"] for k, v in scores]) if scores else ""
+    recipe = "```text\n" + "\n".join(card.recipe) + "\n```"
+    return [card.about, about, shown, recipe]
+
+
+# ---- all of them
+
+
+def index_page(minatar: Suite) -> str:
+    """What to expect, with links."""
+    quality = read("grid/tables/quality.csv")
+    replay = read("replay/minatar.csv")
+    visr = [e for e in minatar.entries if e.key.name == "GPI VISR @100k" and len(e.seeds) > 1]
+    iqm = minatar.aggregates[visr[0].key, "all"]
+    rows = [
+        ["grid 10 x 10, two boxes", "VISR, preset `grid`", f"{_number(quality, 'boxes'):.2f} of optimal",
+         seeds_of(quality), "[grid](grid.md)"],
+        ["grid 10 x 10, goal cells", "VISR, preset `grid`", f"{_number(quality, 'goals'):.2f} of optimal",
+         seeds_of(quality), "[grid](grid.md)"],
+        *_replay_grid_rows(),
+        ["MinAtar, five games", "VISR by regression", f"IQM {tables.with_interval(iqm.iqm, iqm.iqm_interval)}",
+         ", ".join(map(str, sorted(visr[0].seeds))), "[MinAtar](minatar.md)"],
+        ["MinAtar, five games", "replay learner", f"IQM {_replay_iqm(minatar):.0f}", seeds_of(replay), "[MinAtar](minatar.md)"],
+    ]  # fmt: skip
+    return _joined([
+        "# Results", NOTE,
+        "No weight changes after pre-training. On the grid 0 is a random policy and 1 an optimal one. On MinAtar 0 is a random policy and 100 "
+        "is NSQ after 10M rewarded steps; IQM is the interquartile mean, with its 95 % interval if there are several seeds.",
+        table(["where", "agent", "score", "seeds", "more"], rows).replace("---:", "---"),
+        "All tables are written from the files in `results/` by `make results`; `results/README.md` says which command made each file. Presets were "
+        "chosen on the grid's families of tasks and on MinAtar's Breakout and Asterix, so these numbers are optimistic there.",
+        "What was tried, what did not work, and how settings were chosen: the appendices on [the paper's agents](appendix_paper.md), "
+        "[the additions](appendix_additions.md) and [the settings of `grid-wide`](appendix_ablation.md). Numbers in the appendices are those of "
+        "the day on which they were written.",
+        "```{toctree}\n:hidden:\n\nreplay\ngrid\nminatar\natari\nclassic_control\nmodels\nappendix_paper\n"
+        "appendix_additions\nappendix_ablation\n```",
+    ])  # fmt: skip
+
+
+def _replay_grid_rows() -> list[list[str]]:
+    rows = []
+    for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
+        if world == "open-10" and tasks in ("boxes", "goals"):
+            words = "two boxes" if tasks == "boxes" else "goal cells"
+            score = f"{spread([float(run['mean']) for run in runs], 3)} of optimal"
+            where = f"grid 10 x 10, {words}"
+            rows.append([where, "replay learner", score, seeds_of(runs), "[replay](replay.md)"])
+    return rows
+
+
+def _replay_iqm(suite: Suite) -> float:
+    scaled = sorted(
+        suite.normalised(float(row["score"]), f"MinAtar/{row['game']}-v1")
+        for row in read("replay/minatar.csv")
+    )
+    return float(np.mean(scaled[len(scaled) // 4 : len(scaled) - len(scaled) // 4]))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """The text of every page, by file name."""
+    found = build.gather(RESULTS)
+    (minatar,) = (suite for suite in found.suites if suite.key == "minatar")
+    return {
+        "index.md": index_page(minatar),
+        "replay.md": replay_page(),
+        "grid.md": grid_page(found.grid, build.grid.evaluated(found.runs)),
+        "minatar.md": minatar_page(minatar),
+        "atari.md": atari_page(),
+        "classic_control.md": classic_control_page(),
+        "models.md": models_page(),
+    }
+
+
+def main() -> None:
+    """Write the pages that are named, or all."""
+    found = {"models.md": models_page()} if sys.argv[1:] == ["models.md"] else pages()
+    for name, text in found.items():
+        (PLACE / name).write_text(text)
+        print(PLACE / name)
+
+
+if __name__ == "__main__":
+    main()
