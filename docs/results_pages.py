@@ -368,7 +368,7 @@ def _replay_vectors() -> str:
     rows = []
     for (env, reward), runs in by(read_if_there("replay/vectors.csv"), "env", "reward").items():
         cells = [
-            f"{_number(runs, 'cpu_seconds'):.0f}",
+            f"{_number(runs, 'cpu_seconds'):.0f}" if runs[0]["cpu_seconds"] else "–",
             f"{_number(runs, 'r_squared'):.2f}",
             _sampled(runs),
         ]
