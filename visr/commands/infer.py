@@ -156,6 +156,8 @@ def _infer_from_cells(loaded: Run, chosen: Options) -> None:
         ("standard error", _numbers(task.standard_error)),
         ("task", str(path)),
     ]
+    if not np.isfinite(task.standard_error).all():
+        rows = [row for row in rows if row[0] not in ("condition number", "standard error")]
     result, words = {**task.to_dict(), "file": str(path)}, _diagnosed(loaded, task)
     result |= words.content
     if chosen.evaluate:
@@ -169,7 +171,7 @@ def _infer_from_cells(loaded: Run, chosen: Options) -> None:
 def verdict(task: Task) -> str:
     """How much of the reward the features express; `visr evaluate` measures the policy."""
     if not np.isfinite(task.standard_error).all():
-        return "There are too few states for so many features to say how good this fit is."
+        return "With as many features as states every reward of states fits exactly."
     if task.r_squared >= 0.8:
         return "The features express this reward well."
     if task.r_squared >= 0.4:
