@@ -12,7 +12,6 @@ import pytest
 from visr import config as configuration
 from visr import pretraining
 from visr.config import presets
-from visr.errors import UserError
 from visr.explorer import app
 from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
@@ -88,5 +87,7 @@ def test_a_run_without_recorded_steps_says_so(run_path: Path):
     reward[7] = 1
     answer = app._paint(explored, RequestFields({"reward": reward.tolist()}))
     fields = RequestFields({"id": answer["task"]["id"]})
-    with pytest.raises(UserError, match="no recorded steps"):
-        app._refine(explored, fields)
+    app._refine(explored, fields)
+    found = app._refined(explored, fields)
+    assert not found["is_running"]
+    assert "no recorded steps" in found["error"]

@@ -36,11 +36,12 @@ class BackgroundRefinement:
         self._job: _Job | None = None
 
     def start(self, run: Run, requested: RequestedTask) -> None:
-        """Refine a task from now on; refuse a run without recorded steps, as recording some takes long."""
+        """Refine a task from now on; not in a run without recorded steps, as recording some takes long."""
         self.cancel()
-        if not run.has_recorded_steps:
-            raise UserError("This run keeps no recorded steps to refine from.")
         self._job = job = _Job(requested)
+        if not run.has_recorded_steps:
+            job.error, job.is_running = "This run keeps no recorded steps to refine from.", False
+            return
         threading.Thread(target=_work, args=(run, job), daemon=True).start()
 
     def cancel(self) -> None:
