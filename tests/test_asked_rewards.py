@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,7 @@ def place(tmp_path_factory: pytest.TempPathFactory):
         patch.setenv("XDG_CONFIG_HOME", str(place / "config"))
         patch.setenv("VISR_TRUST", "")
         patch.chdir(place)
-        size = ("--num-steps", "30k", "--recorded-steps", "4k", "--num-features", "4")
+        size = shlex.split("--algorithm visr --num-steps 30k --recorded-steps 4k --num-features 4")
         answer = visr("pretrain", "own_walk.py:Walk", *size, "--out", "walk")
         assert answer.code == 0, answer.err
         yield place

@@ -104,7 +104,7 @@ def tiny(words: Words) -> list[str]:
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
             if {"replay", "fb"} & {*rest}:
                 extra = shlex.split(
-                    "--num-steps 64 --num-envs 4 --unroll-length 4 --num-updates 20"
+                    "--num-steps 4096 --num-envs 16 --unroll-length 32 --num-updates 20"
                 )
         elif verb == "finetune":
             extra = [*TINY_FINETUNING, *(TINY_FREE_STEPS if "--free-steps" in rest else [])]

@@ -10,7 +10,7 @@ from typing import Any
 _FLAG = re.compile(
     r"`(?:visr pretrain )?--resume (?P<run>[^`\s]+)`|`[^`]*`"
     r"|--(?P<no>no-)?(?P<flag>[a-z][a-z-]*)"
-    r"(?:[ =](?P<value>\"[^\"]*\"|\d[\w.]*|ray://\S+|(?:auto|env|impala|local|none|visited|warn)\b))?"
+    r"(?:[ =](?P<value>\"[^\"]*\"|\d[\w.]*|ray://\S+|(?:auto|env|impala|local|none|projection|replay|visited|visr|warn)\b))?"
 )
 """Quoted commands, and flags with the values that sentences give them."""
 _ARGUMENTS = {"steps": "num_steps", "episodes": "num_episodes", "trials": "num_episodes"}

@@ -234,7 +234,7 @@ def _check_replay_learner(config: RunConfig) -> None:
         if value != usual:
             raise UserError(
                 f"{name} = {short_repr(value)} is a setting of the paper's agent, which the replay learner "
-                "does not read; add --algorithm visr, or leave it out."
+                "does not read; leave it out, or use --algorithm visr."
             )
 
 

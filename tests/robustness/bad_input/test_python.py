@@ -33,7 +33,7 @@ def task(run: api.Run) -> visr.Task:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"env": 5}, {"env": None}, {"env": ["x"]}, {"env": ""}, {"env": "a b"}, {"preset": 5},
+        {"env": 5}, {"env": ["x"]}, {"env": ""}, {"env": "a b"}, {"preset": 5},
         {"preset": ["x"]}, {"preset": "enormous"}, {"num_steps": NAN}, {"num_steps": 10**5000},
         {"wormholes": 1}, {"device": 5}, {"device": "meta"}, {"hidden_sizes": "x" * 10**5},
         {"cluster": "moon"}, {"num_envs": 10**9}, {"layout": None},
