@@ -72,5 +72,10 @@ def table(
         grid.add_row(*(one_line(cell, _UNBROKEN) for cell in row))
     width = None if sys.stdout.isatty() else _UNBROKEN
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    console.on_broken_pipe = _raise_broken_pipe  # rich would call sys.exit
     console.print(one_line(title, _UNBROKEN))
     console.print(grid)
+
+
+def _raise_broken_pipe() -> None:
+    raise BrokenPipeError

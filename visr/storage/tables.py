@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,6 +65,9 @@ def _number(column: str, text: str) -> float:
 
 def truncate_after(path: Path, num_steps: int) -> None:
     """Remove the rows of later steps: afterwards the file is as it was at `num_steps`, byte for byte."""
+    with writing(path):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     if path.exists():
         write_bytes(path, rows_until(path, num_steps).encode())
 

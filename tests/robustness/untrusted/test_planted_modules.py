@@ -18,6 +18,7 @@ VISR = Path(sys.executable).with_name("visr")
 COMMANDS = {
     "pretrain": "pretrain --resume . --num-processes 2",
     "infer": "infer . --reward row",
+    "refine": "refine . goal --num-updates 2",
     "finetune": "finetune . --task goal --num-steps 64",
     "evaluate": "evaluate .",
     "play": "play . --max-steps 3",
