@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Integral
 
 from visr import config as configuration
 from visr.config import ATARI, DATASET, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
@@ -286,10 +287,11 @@ def for_environment(env: str, algorithm: str | None = None, given: Iterable[str]
 
 def for_steps(base: RunConfig, num_steps: object) -> RunConfig:
     """`base` for so many steps: a replay learner keeps its updates and its warm-up in proportion."""
-    is_count = isinstance(num_steps, int) and 0 < num_steps < 2**62
-    if base.agent.algorithm not in REPLAY_LEARNERS or not is_count:
+    if base.agent.algorithm not in REPLAY_LEARNERS or not isinstance(num_steps, Integral):
         return base
-    share = num_steps / base.training.num_steps  # pyright: ignore[reportOperatorIssue]
+    if not 0 < num_steps < 2**62:
+        return base
+    share = int(num_steps) / base.training.num_steps
     updates, warm_up = base.replay.num_updates * share, base.replay.warmup_steps * share
     return configuration.replace(
         base, num_updates=max(round(updates), 1), warmup_steps=round(warm_up)

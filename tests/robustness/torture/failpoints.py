@@ -155,11 +155,11 @@ class Bench:
         said = f"{self.name}, {fault} at call {n} ({kind}): {ended.code}, {ended.err}"
         if not victims.said_well(ended):
             raise Loss(f"no sentence: {said}")
+        is_warned = "going on from step" in ended.err  # the newest checkpoint could not be read
         try:
-            self._look(kind)
+            self._look(kind, is_warned)
         except Exception as error:
             raise Loss(f"{type(error).__name__}: {error}; {said}") from error
-        is_warned = "going on from step" in ended.err  # the newest checkpoint could not be read
         if ended.code == 0 and not is_warned and (differing := self._differing()):
             raise Loss(f"success with other files {differing}: {said}")
         again = self._run(Failpoint())
@@ -173,10 +173,13 @@ class Bench:
         inside = Numbered(notes, file_calls.is_of_storage, failpoint, _described)
         return visr(*self._verb.command(self._place), place=self._place, inside=inside)
 
-    def _look(self, kind: str) -> None:
-        """No file is incomplete or new under another name, and the run opens."""
+    def _look(self, kind: str, is_warned: bool) -> None:
+        """No file is incomplete or new under another name, and the run opens.
+
+        Weights of a refined task are named by their content, so an older checkpoint gives another name.
+        """
         victims.refuse_torn_files(self._place)
-        if kind != "unlink":  # what cannot be removed stays
+        if kind != "unlink" and not is_warned:  # what cannot be removed stays
             known = victims.results(self._prepared).keys() | self._wanted.keys()
             left = [
                 name for name in victims.results(self._place, partial=True) if name not in known
