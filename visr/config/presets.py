@@ -289,7 +289,7 @@ def for_steps(base: RunConfig, num_steps: object) -> RunConfig:
     """`base` for so many steps: a replay learner keeps its updates and its warm-up in proportion."""
     if base.agent.algorithm not in REPLAY_LEARNERS or not isinstance(num_steps, Integral):
         return base
-    if not 0 < num_steps < 2**62:
+    if not 0 < int(num_steps) < 2**62:
         return base
     share = int(num_steps) / base.training.num_steps
     updates, warm_up = base.replay.num_updates * share, base.replay.warmup_steps * share
