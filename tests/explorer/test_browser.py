@@ -450,7 +450,7 @@ def test_curves_follow_a_run_that_is_training(opened: Open, launched: Launched):
     lines = run.metrics.read_text().splitlines()
     expect(chart).to_have_attribute("data-points", str(len(lines) - 1))
     columns = lines[0].split(",")
-    append_rows(run.metrics, columns, [[99_999, *[0.5] * (len(columns) - 1)]])
+    append_rows(run.metrics, columns, [[99_999, *[1] * (len(columns) - 1)]])
     expect(chart).to_have_attribute("data-points", str(len(lines)))
 
 
