@@ -56,7 +56,7 @@ def test_flags_win_over_the_file(tmp_path: Path):
     (tmp_path / "printed.toml").write_text(answer.out)
     printed = file.read(tmp_path / "printed.toml")
     assert (printed["env"], printed["num_features"], printed["seed"]) == ("CartPole-v1", 7, 4)
-    assert printed["hidden_sizes"] == [128, 128]  # the defaults are those of the file's environment
+    assert printed["num_stages"] == 3  # the environment's default
 
 
 @pytest.mark.parametrize(
