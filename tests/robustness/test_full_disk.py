@@ -103,7 +103,8 @@ def test_a_run_that_stopped_at_a_full_disk_continues_elsewhere_with_the_same_res
     capsys: pytest.CaptureFixture[str],
 ):
     run = RunDir(small_disk(800) / "run")
-    shutil.copytree(trained, run.path, ignore=shutil.ignore_patterns("*020480*", "tensorboard"))
+    unused = shutil.ignore_patterns("*020480*", "tensorboard", "recorded.safetensors")
+    shutil.copytree(trained, run.path, ignore=unused)
     earlier = checkpoint.newest(run).read_bytes()
     assert main(["pretrain", "--resume", str(run.path)]) == 2
     sentence = one_sentence(capsys)

@@ -240,7 +240,7 @@ REWARDS = [
          dataset(observations=np.zeros((5, 2)), rewards=np.arange(5.0)), "observations of the wrong shape"),
     Case(f"{ASK} data.npz", "data.npz", "from 0 to 99",
          dataset(observations=np.arange(5) + 999, rewards=np.arange(5.0)), "states that do not exist"),
-    Case(f"{ASK} data.npz", "NaN", "mend the reward",
+    Case(f"{ASK} data.npz", "NaN", "remove them",
          dataset(observations=np.arange(5), rewards=np.full(5, np.nan)), "rewards of NaN"),
     Case(f"{ASK} data.npz", "no steps", "at least one",
          dataset(observations=np.arange(0), rewards=np.zeros(0)), "no steps"),
