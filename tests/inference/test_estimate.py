@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from visr.config import InferenceConfig
 from visr.errors import UserError
+from visr.inference import explain
 from visr.inference.prompts import Reward
 from visr.inference.regression import Comparison, describe, estimate
 from visr.inference.steps import RewardedSteps, TriedTasks
@@ -361,3 +363,11 @@ def test_features_that_are_not_finite_are_refused():
 def test_no_steps_at_all_are_refused():
     with pytest.raises(UserError, match="no steps"):
         infer(steps(np.empty((0, 4), np.float32), []))
+
+
+def test_a_constant_feature_expresses_a_constant_reward():
+    phi = np.concatenate([np.ones((400, 1)), features()], axis=1)
+    asked = dataclasses.replace(steps(phi, -np.ones(400)), prefers_regression=True)
+    compared = infer(asked)
+    assert compared.best == "least squares"
+    assert compared.words == [explain._EXPRESSED]

@@ -18,6 +18,11 @@ _CONSTANT = (
     "search, which compares returns."
 )
 
+_EXPRESSED = (
+    "The reward is the same at every step, and a constant feature expresses it exactly: the policy makes "
+    "episodes last, or end soon if the reward is negative."
+)
+
 
 def words(
     method: str, validation: Validation, steps: RewardedSteps, is_random_search: bool
@@ -30,6 +35,8 @@ def words(
             "explains the reward, so this task is as good as any; give it more steps or episodes."
         ]
     trust = _trust(method, validation, is_random_search)
+    if steps.is_constant and steps.prefers_regression and not is_random_search:
+        return [_EXPRESSED]
     if steps.is_constant:
         return [_CONSTANT] if validation.expected_return is None else [_CONSTANT, trust]
     return [*_coverage(validation.r_squared, steps), trust]
