@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def one_thread() -> None:
 def own_configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep consents of tests out of the configuration directory of the user who runs them."""
     os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
+
+
+@pytest.fixture(autouse=True)
+def module_path_of_children() -> Iterator[None]:
+    """Undo what starting Ray sets for the processes that other tests start."""
+    name = "PYTHONSAFEPATH"
+    before = os.environ.get(name)
+    yield
+    if before is None:
+        os.environ.pop(name, None)
 
 
 def tiny(**fields: Any) -> RunConfig:

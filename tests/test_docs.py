@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import os
 import re
 import shlex
 import shutil
@@ -263,7 +264,8 @@ def test_every_link_of_a_page_leads_to_a_file_and_heading(page: Path, reference:
 def reference() -> None:
     """Write the pages that Sphinx writes before it builds."""
     program = [sys.executable, "-c", "import reference_pages; reference_pages.write_pages()"]
-    subprocess.run(program, cwd=ROOT / "docs", check=True)
+    docs = ROOT / "docs"
+    subprocess.run(program, cwd=docs, env={**os.environ, "PYTHONPATH": str(docs)}, check=True)
 
 
 def anchors(page: Path) -> set[str]:

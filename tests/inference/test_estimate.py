@@ -366,7 +366,7 @@ def test_no_steps_at_all_are_refused():
 
 
 def test_a_constant_feature_expresses_a_constant_reward():
-    phi = np.concatenate([np.ones((400, 1)), features()], axis=1)
+    phi = np.concatenate([np.ones((400, 1), np.float32), features()], axis=1)
     asked = dataclasses.replace(steps(phi, -np.ones(400)), prefers_regression=True)
     compared = infer(asked)
     assert compared.best == "least squares"
