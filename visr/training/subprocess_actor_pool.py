@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import IO, Any
 
 import safetensors.torch
@@ -25,17 +26,30 @@ from visr.training.learner import within
 from visr.types import Unroll
 
 
+@contextlib.contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Delay SIGINT in this thread; processes that it starts never see one."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class SubprocessActorPool:
     """The methods of `LocalActorPool`, sent as safetensors over two pipes; nothing is pickled."""
 
     def __init__(self, config: RunConfig, groups: list[int]) -> None:
-        self.process = subprocess.Popen(
-            child_processes.command("visr.training.subprocess_actor_pool"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=child_processes.environment(),
-            start_new_session=True,  # only the parent handles signals; the child ends with its pipe
-        )
+        with (
+            _interrupts_blocked()
+        ):  # the child inherits it: an interrupt would end it within an import
+            self.process = subprocess.Popen(
+                child_processes.command("visr.training.subprocess_actor_pool"),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=child_processes.environment(),
+                start_new_session=True,  # only the parent handles signals; the child ends with its pipe
+            )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._to, self._from = self.process.stdin, self.process.stdout

@@ -165,7 +165,8 @@ class Bench:
         again = self._run(Failpoint())
         if again.code != 0:
             raise Loss(f"it does not go on ({again.err}) after {said}")
-        if differing := self._differing():
+        # what an older agent recorded stays, so only a run without that warning ends with the same bytes
+        if (differing := self._differing()) and not is_warned:
             raise Loss(f"it comes to another end {differing} after {said}")
 
     def _run(self, failpoint: Failpoint) -> Ended:
