@@ -40,7 +40,7 @@ class AuthMiddleware:
     def __init__(self, app: ASGIApp, *, token: str, host: str) -> None:
         self._app, self._token, self._host = app, token, host
         self._session = hmac.digest(token.encode(), b"cookie", "sha256").hex()
-        """The cookie's value; whoever reads it does not know the token."""
+        """The cookie's value; the token cannot be computed from it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, refuse it with one sentence, or exchange the token for a cookie."""

@@ -63,8 +63,8 @@ def visr(
 ) -> Ended:
     """Run `visr ARGUMENTS` and strike it, if it is not done by then; `look` is called when it has just ended.
 
-    A fork of this process, which has torch in memory already: the interpreter's start is not what
-    shall be tortured, and takes most of a short command's time. The context `inside` is entered in it.
+    A fork of this process, which has torch in memory already: starting the interpreter is not what
+    is tested, and takes most of a short command's time. The context `inside` is entered in it.
     """
     outputs = [place / f"{name}.txt" for name in ("stdout", "stderr")]
     mark = f"{random.SystemRandom().getrandbits(64):x}"

@@ -93,7 +93,7 @@ function shortcuts() {
 
 const NOTICES = {
   connecting: "The explorer does not answer; this page goes on trying.",
-  refused: "The explorer was started anew or this browser has not opened its address: open the address that it printed.",
+  refused: "The explorer was restarted, or this browser has not opened its address: open the address that it printed.",
 };
 
 function connection() {
