@@ -1,6 +1,6 @@
 """Write the pages docs/results/*.md from results/ and from the packed models: `make results`.
 
-Every number of these pages is read from a file. tests/test_results_pages.py compares them with the files.
+Every number of these pages is read from a file. tests/test_site.py compares them with the files.
 """
 
 from __future__ import annotations

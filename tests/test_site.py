@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -57,7 +58,8 @@ def test_results_pages_match_the_files_in_results():
         "raise SystemExit(f'out of date, run `make results`: {old}' if old else 0)"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=ROOT / "docs", capture_output=True, text=True, check=False)
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "docs")}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
