@@ -68,6 +68,8 @@ def measure(run: visr.Run, num_episodes: int, num_tasks: int) -> Measured:
         _measure_cells(run, measured, num_tasks)
     else:
         _measure_episodes(run, measured, num_episodes)
+    if not measured.examples:
+        raise SystemExit(f"It answers no prompt; train it longer. {' '.join(measured.cannot)}")
     measured.cannot += list(_weak(measured.scores)) + _limits(run)
     return measured
 
@@ -168,9 +170,7 @@ def _measure_episodes(run: visr.Run, measured: Measured, num_episodes: int) -> N
             one = Asked("reward", words, task, run.asked_reward(task))
             measured.add(_played(run, one, num_episodes, unit), one)
             first = first or one
-    if first is None:
-        return
-    states, actions = episode(run, first.task, SHOWN_STEPS)
+    states, actions = episode(run, first.task if first else run.skill(0), SHOWN_STEPS)
     goal = _try(measured, "A goal", lambda: run.infer(goal=_goal(run, states)))
     if goal is not None:
         asked = run.asked_reward(goal)
@@ -179,6 +179,8 @@ def _measure_episodes(run: visr.Run, measured: Measured, num_episodes: int) -> N
         )
         summed = "closeness, at most 1 a step" if asked.kind == "goal" else "phi . w"
         measured.add(_played(run, one, num_episodes, f"{unit}: {summed}"), one)
+    if first is None:  # there is no reward to score a demonstration by
+        return
     shown = _try(measured, "A demonstration", lambda: _demonstrated(run, states, actions))
     if shown is not None:
         words = f"one episode of the policy for {first.words}"
