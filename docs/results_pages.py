@@ -611,11 +611,35 @@ START, END = "<!-- numbers: `make results` writes them -->", "<!-- end of the nu
 GAMES = "Asterix Breakout Freeway Seaquest SpaceInvaders"
 
 
-def readme(minatar: Suite) -> str:
-    """README.md with the table under *What to expect* made again."""
-    before, _, rest = README.read_text().partition(START)
+def with_numbers(page: Path, numbers: str) -> str:
+    """A page with the table between its two marks made again."""
+    before, _, rest = page.read_text().partition(START)
     _, _, after = rest.partition(END)
-    return f"{before}{START}\n\n{_expected(minatar)}\n\n{END}{after}"
+    return f"{before}{START}\n\n{numbers}\n\n{END}{after}"
+
+
+def _replay_scores() -> str:
+    """The replay learner's scores for its agent's page: a row for each world, environment and game."""
+    tables = [
+        ("replay/grid.csv", "world", "tasks", "mean", "{}: fraction of optimal", 3),
+        ("replay/vectors.csv", "env", "reward", "score", "{}: return", 1),
+        ("replay/minatar.csv", "game", "", "score", "MinAtar {}: score", 1),
+    ]
+    rows = []
+    for path, where, asked, score, words, digits in tables:
+        for (name,), found in by(read_if_there(path), where).items():
+            groups = by(found, asked) if asked else {("its own reward",): found}
+            shown = ", ".join(
+                f"{_words(kind)} {_number(runs, score):.{digits}f}"
+                for (kind,), runs in groups.items()
+            )
+            rows.append([words.format(name), shown, seeds_of(found)])
+    return table(["where", "score", "seeds"], rows).replace("---:", "---")
+
+
+def _words(asked: str) -> str:
+    plain = {"boxes", "goals", "three goals", "16 cells", "its own reward"}
+    return "its own reward" if asked == "env" else asked if asked in plain else f"`{asked}`"
 
 
 def _expected(minatar: Suite) -> str:
@@ -673,7 +697,8 @@ def pages() -> dict[str, str]:
         "atari.md": atari_page(),
         "classic_control.md": classic_control_page(),
         "models.md": models_page(),
-        "../../README.md": readme(minatar),
+        "../../README.md": with_numbers(README, _expected(minatar)),
+        "../agents/replay.md": with_numbers(ROOT / "docs/agents/replay.md", _replay_scores()),
     }
 
 
