@@ -86,7 +86,7 @@ def _dashes(name: str) -> Any:
 def line_styles(names: Sequence[str]) -> dict[str, LineStyle]:
     """A line style for each name, each used once.
 
-    Where an agent's own is taken: its family's colour if only one line has it, else a colour that no line has.
+    Where an agent's own is taken: its family's colour if only one line has it, else an unused colour.
     """
     styles: dict[str, LineStyle] = {}
     for name in names:
