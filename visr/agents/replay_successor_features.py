@@ -22,6 +22,7 @@ from visr.networks.plane_trunk import PlaneTrunk, find_agent
 from visr.networks.replay_trunks import ManyStatesTrunk
 from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
+from visr.networks.transition_features.events import PlaneEvents
 from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
@@ -64,6 +65,18 @@ class ReplaySuccessorFeatures(BehaviourModel):
     def features_of_states(self) -> bool:
         """Whether the features of a step are those of the state that it reaches, and of the end."""
         return self.chi.of_states
+
+    @property
+    def features_of_pairs(self) -> bool:
+        """Whether features count events between two observations."""
+        return self.chi.counts_events
+
+    def load_packed(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `packed`; refuse numbers of planes and events that do not exist."""
+        super().load_packed(tensors)
+        for part in (self.chi, self.psi.observation):
+            if isinstance(part, PlaneEvents | PlaneTrunk):
+                part.check()
 
     @property
     def task_size(self) -> int:
