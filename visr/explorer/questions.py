@@ -23,7 +23,7 @@ from visr.play.segment_films import SegmentFilms
 MAX_ANSWERS = 400
 _UNSAVED_STEPS = 1_500
 """Steps recorded for this page alone, where observations are too large to be kept with the run."""
-_LEAST_STARTS = 100
+_LEAST_STARTS = 20
 """Fewer segments that can be filmed are too few to choose from."""
 _MAX_FIELDS = 6
 """Most numbers of an observation that are plotted."""
