@@ -64,6 +64,11 @@ class Questions:
             return self._run.recording().in_order()
         return recording.record(self._run.visr, self._run.config, _UNSAVED_STEPS).in_order()
 
+    @functools.cached_property
+    def _prior(self) -> NDArray[np.float64] | None:
+        recorded = self.recorded
+        return preferences.prior_of(self._run.agent, recorded.phi, recorded.episode)
+
     @property
     def is_kept(self) -> bool:
         """Whether the run keeps the steps that are asked about, so that Python finds the same segments."""
@@ -76,11 +81,11 @@ class Questions:
         return directory.recorded.exists() or (num_steps > 0 and is_possible)
 
     def next(self, answers: Answers, number: int) -> dict[str, Any]:
-        """The pair that would tell most after these answers, as first steps and films."""
+        """The pair to compare after these answers, as first steps and films."""
         found, recorded = self.prompt(answers) if len(answers) else None, self.recorded
         known = np.zeros((0, 0)) if found is None else found.better - found.worse
         starts = preferences.starts(recorded.episode)
-        pair = preferences.next_pair(recorded.phi, starts, known, seed=number)
+        pair = preferences.next_pair(recorded.phi, starts, known, number, prior=self._prior)
         return {"pair": pair, "num_steps": SEGMENT, "films": self._shown(pair)}
 
     def prompt(self, answers: Answers) -> Preferences:
@@ -95,7 +100,9 @@ class Questions:
             for at in answers.T
         )
         count = len(answers)
-        return Preferences(f"{count} preference{'s' if count > 1 else ''}", better, worse)
+        return Preferences(
+            f"{count} preference{'s' if count > 1 else ''}", better, worse, self._prior
+        )
 
     def _shown(self, pair: Sequence[int]) -> list[dict[str, Any]]:
         """Films by the environment, where it draws both segments."""
