@@ -197,7 +197,7 @@ def _draw_panels(by_game: dict[str, dict[str, Curve]], agents: list[str], last: 
         axes.set_title(title, loc="left", fontsize=6.5, fontweight="bold", color=style.INK, pad=2)
         axes.set_xlim(0, last)
         axes.set_xticks([0, last], ["0", short_count(last)], fontsize=5.5)
-        axes.get_xticklabels()[-1].set_ha("right")
+        axes.get_xticklabels()[-1].set_horizontalalignment("right")
         axes.yaxis.set_major_locator(MaxNLocator(2))
         axes.tick_params(axis="y", labelsize=5.5, length=1.5, pad=1)
     for axes in every[len(by_game) :]:
