@@ -148,7 +148,7 @@ class Run(RefinableRun):
     @functools.cached_property
     def inference(self) -> TaskInference:
         """Prompts and the steps that they need."""
-        return TaskInference(self.visr, self.config, self._codec, self.directory)
+        return TaskInference(self.visr, self.config, self._codec, self.directory, self.num_steps)
 
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""

@@ -18,7 +18,7 @@ from visr.errors import UserError
 from visr.finetuning import offline_steps, refine, reward_labels
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.refine import Limit
-from visr.inference import dataset
+from visr.inference import dataset, kept_recording
 from visr.inference.asked_reward import asked_reward
 from visr.inference.diagnosis import Diagnosis
 from visr.inference.recording import Recording
@@ -135,7 +135,8 @@ class RefinableRun(RunFiles, ABC):
     @property
     def has_recorded_steps(self) -> bool:
         """Whether files of the run hold steps to refine from; else some are recorded at first use."""
-        return bool(self.directory.replay_pieces()) or self.directory.recorded.exists()
+        is_kept = kept_recording.is_of(self.directory.recorded, self.num_steps)
+        return is_kept or bool(self.directory.replay_pieces())
 
     @functools.cached_property
     def offline_steps(self) -> OfflineSteps:
