@@ -68,11 +68,8 @@ class Run(RefinableRun):
         self._codec = envs.space_codec(self.config)
         spec = envs.spec(self.config)
         agent = agents.new(self.config.agent, spec, self.config.replay).requires_grad_(False)
-        if model is None:
-            self.num_steps = checkpoint.restore_agent(agent, run_dir)
-        else:
-            self.num_steps = checkpoint.restore_packed(agent, model)
-        """Steps that trained the weights: of pre-training, or of fine-tuning in a fine-tuned run."""
+        self._restored = checkpoint.restore(agent, run_dir, model)
+        self.num_steps = self._restored.num_steps
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
         self.world = envs.exact_model(self.config)
@@ -228,6 +225,7 @@ class Run(RefinableRun):
 
         >>> better = run.finetune(task, num_steps=100_000)
         """
+        self._restored.require_newest()
         chosen, task = configuration.finetune_settings(settings), self.checked_task(task)
         if reward is not None:
             task = finetuning.for_reward(task, reward, self.config)

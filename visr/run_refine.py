@@ -37,6 +37,7 @@ class RefinableRun(RunFiles, ABC):
 
     agent: Agent
     num_steps: int
+    """Steps that trained the weights: of pre-training, or of fine-tuning in a fine-tuned run."""
 
     @functools.cached_property
     @abstractmethod

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
@@ -69,7 +71,9 @@ def serving(run: Path, port: int = 0) -> Iterator[Launched]:
 
 def untrained(path: Path, config: RunConfig) -> Path:
     """A run whose only checkpoint holds freshly initialised networks."""
-    agent = Visr(config.agent, envs.spec(config))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        agent = Visr(config.agent, envs.spec(config))
     run = RunDir.create(path, config)
     weights = {f"learner.agent.{name}": tensor for name, tensor in agent.state_dict().items()}
     checkpoint.save(run, weights, {}, num_steps=0)

@@ -29,8 +29,8 @@ REPLAY = (
 
 _VARYING = {"timing.csv", "cluster.csv", "ledger.csv", "run.lock", "ledger.lock"}
 """Clocks are in them, or they tell of the present."""
-_PROGRESS = re.compile(r"[a-z-]+: \d+%, |refining: ")
-"""A line that long training prints now and then."""
+_PROGRESS = re.compile(r"[a-z-]+: \d+%, |refining: |visr: .*; going on from step [\d,]+ instead\.$")
+"""Lines that long training prints now and then, and the warning of a damaged checkpoint."""
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _FOR_PEOPLE = {"tensorboard", "logs"}
 
