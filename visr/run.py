@@ -131,7 +131,9 @@ class Run(RefinableRun):
                 reward=reward, goal=goal, demonstration=demonstration, preferences=preferences
             )
             task = inference.to_task(prompt, inference.compare(prompt, **fields), method)
-        task = task if name is None else dataclasses.replace(task, name=name)
+        task = (
+            task if name is None else dataclasses.replace(task, name=arguments.text(name, "name"))
+        )
         return task if refine is None else self.refine(task, seconds=refine)
 
     def compare(self, reward: str | Path | RewardFunction, **fields: Any) -> Comparison:

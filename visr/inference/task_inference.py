@@ -194,7 +194,8 @@ class TaskInference:
         """Pairs (better, worse) of segments, or the name of a JSON file: [start, stop] or observations."""
         name = "preferences"
         if isinstance(given, str | Path):
-            name, given = Path(given).name, _pairs_of_file(Path(given))
+            path = arguments.path(given, "preferences")
+            name, given = path.name, _pairs_of_file(path)
         if not isinstance(given, Sequence) or not given:
             raise UserError("Preferences are pairs of segments: [(better, worse), ...].")
         sums = []
