@@ -70,10 +70,9 @@ def serving(run: Path, port: int = 0) -> Iterator[Launched]:
 
 
 def untrained(path: Path, config: RunConfig) -> Path:
-    """A run whose only checkpoint holds freshly initialised networks."""
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        agent = Visr(config.agent, envs.spec(config))
+    """A run whose only checkpoint holds freshly initialised networks, the same each time."""
+    torch.manual_seed(0)
+    agent = Visr(config.agent, envs.spec(config))
     run = RunDir.create(path, config)
     weights = {f"learner.agent.{name}": tensor for name, tensor in agent.state_dict().items()}
     checkpoint.save(run, weights, {}, num_steps=0)
