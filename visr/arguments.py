@@ -23,6 +23,21 @@ def path(value: Any, name: str) -> Path:
     return Path(text)
 
 
+def text(value: Any, name: str) -> str:
+    """An argument that is text."""
+    if not isinstance(value, str):
+        raise UserError(f"{name} = {short_repr(value)} is not text; give a str.")
+    return value
+
+
+def number(value: Any, name: str, is_whole: bool = False) -> None:
+    """Refuse what is no number, such as True or "5"; the caller checks its bounds."""
+    kinds = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        words = "a whole number" if is_whole else "a number"
+        raise UserError(f"{name} = {short_repr(value)} is not {words}.")
+
+
 def array(value: Any, name: str) -> NDArray:
     """An argument as an array; a masked array is refused, because its mask would be lost."""
     parts = value if isinstance(value, list | tuple) else ()

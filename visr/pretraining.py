@@ -15,7 +15,7 @@ from visr.config import BASELINES, REPLAY_LEARNERS, RunConfig, cost
 from visr.errors import UserError, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
-from visr.inference import offline, recording
+from visr.inference import kept_recording, offline, recording
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import boards, driver
@@ -216,7 +216,7 @@ def _train(
     hooks = Hooks(rows, resume_command, _exact_evaluation(run, trainer, rows))
     has_trained = not trainer.is_done
     driver.drive(run, trainer, every, observe, hooks)
-    if has_trained or not run.recorded.exists():
+    if has_trained or not kept_recording.is_of(run.recorded, trainer.num_steps):
         _save_library(run, trainer)
         _record(run, trainer, rows, observe)
 
@@ -284,7 +284,8 @@ def _record(
         agent, ReplaySuccessorFeatures
     ):  # its replay buffer holds more than it would play now
         unrolls = trainer.recording(num_steps)  # pyright: ignore[reportAttributeAccessIssue]
-        recording.of_unrolls(agent, config, unrolls).save(run.recorded)
-        return
-    note(0)
-    recording.record(agent, config, num_steps, note=note).save(run.recorded)
+        recorded = recording.of_unrolls(agent, config, unrolls)
+    else:
+        note(0)
+        recorded = recording.record(agent, config, num_steps, note=note)
+    kept_recording.save(recorded, run.recorded, trainer.num_steps)

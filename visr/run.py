@@ -68,11 +68,8 @@ class Run(RefinableRun):
         self._codec = envs.space_codec(self.config)
         spec = envs.spec(self.config)
         agent = agents.new(self.config.agent, spec, self.config.replay).requires_grad_(False)
-        if model is None:
-            self.num_steps = checkpoint.restore_agent(agent, run_dir)
-        else:
-            self.num_steps = checkpoint.restore_packed(agent, model)
-        """Steps that trained the weights: of pre-training, or of fine-tuning in a fine-tuned run."""
+        self._restored = checkpoint.restore(agent, run_dir, model)
+        self.num_steps = self._restored.num_steps
         here = dataclasses.replace(self.config.training, device=device)
         self.agent = devices.prepared(agent, here)
         self.world = envs.exact_model(self.config)
@@ -134,7 +131,9 @@ class Run(RefinableRun):
                 reward=reward, goal=goal, demonstration=demonstration, preferences=preferences
             )
             task = inference.to_task(prompt, inference.compare(prompt, **fields), method)
-        task = task if name is None else dataclasses.replace(task, name=name)
+        task = (
+            task if name is None else dataclasses.replace(task, name=arguments.text(name, "name"))
+        )
         return task if refine is None else self.refine(task, seconds=refine)
 
     def compare(self, reward: str | Path | RewardFunction, **fields: Any) -> Comparison:
@@ -148,7 +147,7 @@ class Run(RefinableRun):
     @functools.cached_property
     def inference(self) -> TaskInference:
         """Prompts and the steps that they need."""
-        return TaskInference(self.visr, self.config, self._codec, self.directory)
+        return TaskInference(self.visr, self.config, self._codec, self.directory, self.num_steps)
 
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
@@ -228,6 +227,7 @@ class Run(RefinableRun):
 
         >>> better = run.finetune(task, num_steps=100_000)
         """
+        self._restored.require_newest()
         chosen, task = configuration.finetune_settings(settings), self.checked_task(task)
         if reward is not None:
             task = finetuning.for_reward(task, reward, self.config)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import torch
 
+from visr import arguments, envs
 from visr import config as configuration
-from visr import envs
 from visr.agents.base import Agent, BehaviourModel
 from visr.agents.refined import RefinedAgent, residual_of
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.finetuning import offline_steps, refine, reward_labels
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.refine import Limit
-from visr.inference import dataset
+from visr.inference import dataset, kept_recording
 from visr.inference.asked_reward import asked_reward
 from visr.inference.diagnosis import Diagnosis
 from visr.inference.recording import Recording
@@ -37,6 +37,7 @@ class RefinableRun(RunFiles, ABC):
 
     agent: Agent
     num_steps: int
+    """Steps that trained the weights: of pre-training, or of fine-tuning in a fine-tuned run."""
 
     @functools.cached_property
     @abstractmethod
@@ -112,12 +113,18 @@ class RefinableRun(RunFiles, ABC):
     ) -> Iterator[Task]:
         started = time.perf_counter()
         configuration.check_value("seed", seed)
+        if rewarded_steps is not None:
+            _check_count(rewarded_steps, "rewarded_steps")
         chosen, agent = self.checked_task(task), self.visr
         start = self._residual(chosen) if resume else None
         if resume and chosen.refinement is None:
             raise UserError(f"The task `{chosen.name}` was not refined yet; leave out resume.")
         with devices.threads(self.config.training):
-            steps = self.offline_steps if data is None else self._dataset(str(data))
+            steps = (
+                self.offline_steps
+                if data is None
+                else self._dataset(str(arguments.path(data, "data")))
+            )
             asked = asked_reward(chosen, agent, self.inference.codec)
             labels = reward_labels.of_steps(
                 steps, asked, agent, self.config, **_given(num_steps=rewarded_steps)
@@ -135,7 +142,8 @@ class RefinableRun(RunFiles, ABC):
     @property
     def has_recorded_steps(self) -> bool:
         """Whether files of the run hold steps to refine from; else some are recorded at first use."""
-        return bool(self.directory.replay_pieces()) or self.directory.recorded.exists()
+        is_kept = kept_recording.is_of(self.directory.recorded, self.num_steps)
+        return is_kept or bool(self.directory.replay_pieces())
 
     @functools.cached_property
     def offline_steps(self) -> OfflineSteps:
@@ -178,11 +186,19 @@ def limit_of(seconds: float | None, num_updates: int | None, until_done: bool) -
     given = [x for x in (seconds, num_updates, until_done or None) if x is not None]
     if len(given) > 1:
         raise UserError("Give one of seconds, num_updates and until_done.")
-    if seconds is not None and not 0 < seconds < 1e7:
-        raise UserError(f"seconds = {seconds:g} must lie between 0 and 10,000,000.")
-    if num_updates is not None and not 1 <= num_updates < 2**31:
-        raise UserError(f"num_updates = {num_updates} must lie between 1 and {2**31 - 1}.")
+    if seconds is not None:
+        arguments.number(seconds, "seconds")
+        if not 0 < seconds < 1e7:
+            raise UserError(f"seconds = {seconds:g} must lie between 0 and 10,000,000.")
+    if num_updates is not None:
+        _check_count(num_updates, "num_updates")
     return Limit(num_updates, seconds if given else _SECONDS)
+
+
+def _check_count(value: int, name: str) -> None:
+    arguments.number(value, name, is_whole=True)
+    if not 1 <= value < 2**31:
+        raise UserError(f"{name} = {short_repr(value)} must lie between 1 and {2**31 - 1}.")
 
 
 def _given(**fields: int | None) -> dict[str, int]:

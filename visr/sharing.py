@@ -151,7 +151,7 @@ def push(run: Run, repo: str, *, private: bool = False, **fields: Any) -> str:
     """Pack a run and upload it with a page; return the address. `fields` are `pack`'s."""
     with needing("huggingface_hub", "hub"):
         import huggingface_hub
-    fields.setdefault("name", repo.rpartition("/")[2])
+    fields.setdefault("name", arguments.text(repo, "repo").rpartition("/")[2])
     with tempfile.TemporaryDirectory() as place, _hub_errors("push to", repo):
         model = pack(run, Path(place) / FILE, **fields)
         hub = huggingface_hub.HfApi(endpoint=_endpoint())
@@ -166,7 +166,7 @@ def pull(repo: str, out: str | Path | None = None) -> Path:
     """Download a packed model, check it, and write it to a new file; nothing in it is run."""
     with needing("huggingface_hub", "hub"):
         import huggingface_hub
-    name = repo.rpartition("/")[2]
+    name = arguments.text(repo, "repo").rpartition("/")[2]
     path = Path("runs") / f"{name}.safetensors" if out is None else arguments.path(out, "out")
     if path.exists():
         raise UserError(f"{path} exists already; name another file.")

@@ -81,7 +81,7 @@ def test_an_agent_draws_its_own_tasks_uniformly_and_by_seed(agent: Visr):
 def test_cells_of_a_grid_are_steps_with_an_episode_each(
     config: RunConfig, agent: Visr, tmp_path: Path
 ):
-    inference = TaskInference(agent, config, envs.space_codec(config), RunDir(tmp_path))
+    inference = TaskInference(agent, config, envs.space_codec(config), RunDir(tmp_path), 0)
     world = inference.world
     assert world is not None
     wanted = grid_rewards.of_cells("row", world)

@@ -17,7 +17,7 @@ from visr.config import RunConfig
 from visr.envs.gym import GymEnvs
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
-from visr.inference import recording
+from visr.inference import kept_recording, recording
 from visr.inference.collect import features
 from visr.inference.recording import Recording
 from visr.training.loop import new_agent
@@ -264,3 +264,42 @@ def test_a_run_without_recorded_steps_refuses_expressions(tiny: Any, tmp_path: P
     assert not run.directory.recorded.exists()
     with pytest.raises(UserError, match="No sample of CartPole-v1 was kept"):
         run.infer("angle < 0")
+
+
+def test_a_recording_of_an_older_checkpoint_is_replaced_and_that_of_a_newer_one_stays(
+    tiny: Any, tmp_path: Path
+):
+    """As after the newest checkpoint could not be read for a while."""
+    from visr import pretraining
+    from visr.training import checkpoint
+
+    fields: dict[str, Any] = {"num_envs": 4, "num_actor_groups": 1, "batch_size": 2}
+    config = settings(tiny, **fields, num_steps=32, checkpoint_every=16)
+    run = pretraining.start(tmp_path / "run", config)
+    kept, newest = run.recorded.read_bytes(), checkpoint.newest(run)
+    whole = newest.read_bytes()
+
+    newest.write_bytes(b"spoilt")
+    older = library.load(run.path)
+    phi = older.recording().phi  # of its own weights, not of the file's
+    assert run.recorded.read_bytes() == kept
+    run.recorded.unlink()
+    np.testing.assert_array_equal(older.recording().phi, phi)
+    assert run.recorded.read_bytes() != kept  # none was there
+    again = library.load(run.path)
+    assert again.inference.has_recording
+
+    newest.write_bytes(whole)
+    loaded = library.load(run.path)
+    assert not loaded.inference.has_recording
+    loaded.infer(lambda before, action, reached: reached[:, 2])
+    assert run.recorded.read_bytes() == kept
+
+
+def test_a_recording_that_names_no_step_is_used(tiny: Any, tmp_path: Path):
+    """As older versions wrote them."""
+    config = settings(tiny, num_envs=4)
+    recorded = recording.record(untrained(config), config, 60)
+    recorded.save(tmp_path / "recorded.safetensors")
+    assert Recording.load(tmp_path / "recorded.safetensors").num_steps is None
+    assert kept_recording.is_of(tmp_path / "recorded.safetensors", 640)

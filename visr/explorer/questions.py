@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import painting, pictures
-from visr.inference import preferences, recording
+from visr.inference import kept_recording, preferences, recording
 from visr.inference.preferences import SEGMENT, Preferences
 from visr.inference.recording import Recording
 from visr.play.rendering import Picture
@@ -76,9 +76,9 @@ class Questions:
 
     @property
     def _has_recording(self) -> bool:
-        num_steps, directory = self._run.config.inference.recorded_steps, self._run.directory
-        is_possible = recording.is_possible(self._run.agent.spec.observation_space, num_steps)
-        return directory.recorded.exists() or (num_steps > 0 and is_possible)
+        run = self._run
+        is_possible = kept_recording.is_possible(run.visr, run.config)
+        return is_possible or run.inference.has_recording
 
     def next(self, answers: Answers, number: int) -> dict[str, Any]:
         """The pair to compare after these answers, as first steps and films."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from visr import arguments
 from visr.agents.base import BehaviourModel
 from visr.config import InferenceConfig
 from visr.errors import UserError
@@ -88,7 +89,7 @@ def to_task(
     compared: Comparison, method: str, name: str, env: str, prompt: TaskPrompt | None = None
 ) -> Task:
     """One method's estimate as a task; "best" is the method to trust."""
-    chosen = compared.best if method == "best" else method
+    chosen = compared.best if arguments.text(method, "method") == "best" else method
     if chosen not in compared.estimates:
         known = ", ".join(["best", *compared.estimates])
         raise UserError(f"There is no method {method!r} for this reward; there are {known}.")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,8 @@ _NOTE_EVERY = 100
 """Rounds of all environments between two notes."""
 _LARGEST = 2**28
 """Bytes of observations: a quarter of a gigabyte."""
+_METADATA = ("names", "num_steps")
+"""Fields that are not arrays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +54,8 @@ class Recording:
     """[N]"""
     names: list[str]
     """Of the numbers in an observation."""
+    num_steps: int | None = None
+    """Steps that had trained the agent; unknown in files of older versions."""
 
     def rewarded(self, reward: str | RewardFunction, codec: SpaceCodec) -> RewardedSteps:
         """The steps with the rewards that an expression or a function gives them."""
@@ -69,14 +73,17 @@ class Recording:
     def in_order(self) -> Recording:
         """The same steps, episode after episode; they were recorded in many environments at once."""
         order = np.argsort(self.episode, kind="stable")
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "names"}
-        return Recording(**{name: array[order] for name, array in arrays.items()}, names=self.names)
+        return replace(self, **{name: array[order] for name, array in self._arrays().items()})
+
+    def _arrays(self) -> dict[str, NDArray]:
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _METADATA}
 
     def save(self, path: Path) -> None:
         """Write one safetensors file."""
-        arrays = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "names"}
-        plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        plain = {name: np.ascontiguousarray(array) for name, array in self._arrays().items()}
         metadata = {"names": json.dumps(self.names)}
+        if self.num_steps is not None:
+            metadata["num_steps"] = str(self.num_steps)
         write_tensors(path, safetensors.numpy.save(plain, metadata=metadata))
 
     @classmethod
@@ -87,7 +94,7 @@ class Recording:
                 raise ValueError(f"it is larger than {4 * _LARGEST:,} bytes")
             arrays, metadata = read_checked_arrays(path)
             names = schema.convert(strict_json.parse(metadata["names"]), tuple[str, ...], "names")
-            recording = cls(**arrays, names=list(names))
+            recording = cls(**arrays, names=list(names), num_steps=num_steps_of(metadata))
             lengths = {len(array) for array in arrays.values()}
             wide = recording.reached.reshape(len(recording.action), -1).shape[1]
             if len(lengths) != 1 or wide != len(names):
@@ -99,6 +106,13 @@ class Recording:
             raise UserError(
                 f"{path} is damaged ({error}); remove it, and it will be recorded again."
             ) from None
+
+
+def num_steps_of(metadata: Mapping[str, str]) -> int | None:
+    """The step of the agent that recorded a file, from the metadata of the file."""
+    if "num_steps" not in metadata:
+        return None
+    return schema.convert(strict_json.parse(metadata["num_steps"]), schema.Count, "num_steps")
 
 
 def is_possible(space: spaces.Space, num_steps: int) -> bool:

@@ -24,9 +24,9 @@ from visr.inference import (
     diagnosis,
     goal,
     grid_rewards,
+    kept_recording,
     preferences,
     prompts,
-    recording,
     regression,
 )
 from visr.inference.asked_reward import asked_reward
@@ -48,9 +48,15 @@ class TaskInference:
     """Tasks of one pre-trained agent."""
 
     def __init__(
-        self, agent: BehaviourModel, config: RunConfig, codec: SpaceCodec, directory: RunDir
+        self,
+        agent: BehaviourModel,
+        config: RunConfig,
+        codec: SpaceCodec,
+        directory: RunDir,
+        num_steps: int,
     ) -> None:
         self.agent, self.config, self.codec, self._directory = agent, config, codec, directory
+        self._num_steps = num_steps
         self.world = envs.exact_model(config)
 
     # ---- prompts
@@ -188,7 +194,8 @@ class TaskInference:
         """Pairs (better, worse) of segments, or the name of a JSON file: [start, stop] or observations."""
         name = "preferences"
         if isinstance(given, str | Path):
-            name, given = Path(given).name, _pairs_of_file(Path(given))
+            path = arguments.path(given, "preferences")
+            name, given = path.name, _pairs_of_file(path)
         if not isinstance(given, Sequence) or not given:
             raise UserError("Preferences are pairs of segments: [(better, worse), ...].")
         recorded = self.recording().in_order() if self._is_recorded else None
@@ -238,7 +245,7 @@ class TaskInference:
             return None
         if self.world is not None:
             steps = diagnosis.steps_of_world(self.world)
-        elif self._directory.recorded.exists():
+        elif self.has_recording:
             steps = diagnosis.steps_of_recording(agent, self.recording())
         asked = asked_reward(task, agent, self.codec)
         reward = None
@@ -294,23 +301,17 @@ class TaskInference:
 
     @property
     def _is_recorded(self) -> bool:
-        space, num_steps = self.codec.space, self.config.inference.recorded_steps
-        is_possible = num_steps > 0 and recording.is_possible(space, num_steps)
-        return is_possible or self._directory.recorded.exists()
+        return kept_recording.is_possible(self.agent, self.config) or self.has_recording
+
+    @property
+    def has_recording(self) -> bool:
+        """Whether the run keeps steps of this agent."""
+        return kept_recording.is_of(self._directory.recorded, self._num_steps)
 
     def recording(self) -> Recording:
-        """The reward-free steps that the run keeps; recorded now if they are missing."""
+        """The reward-free steps that the run keeps; recorded now if those of this agent are missing."""
         path = self._directory.recorded
-        if path.exists():
-            return Recording.load(path)
-        if not self._is_recorded:
-            raise UserError(
-                f"No sample of {self.config.env} was kept, as its observations are large or recorded_steps "
-                "is 0; use --reward env, or an .npz file of observations and rewards."
-            )
-        recorded = recording.record(self.agent, self.config, self.config.inference.recorded_steps)
-        recorded.save(path)
-        return recorded
+        return kept_recording.load(path, self.agent, self.config, self._num_steps)
 
 
 def _trajectory(

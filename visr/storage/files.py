@@ -34,6 +34,10 @@ class DamagedFile(ValueError):
     """A file is not as it was written; the message says what is wrong."""
 
 
+class UnreadableFile(UserError):
+    """The operating system does not read a file now, which says nothing of its content."""
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn an OSError (disk full, read-only, no permission, a link) into a UserError."""
@@ -54,7 +58,7 @@ def reading(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(
+        raise UnreadableFile(
             f"Cannot read {path}: {error.strerror or error}; check its name and its permissions."
         ) from None
     except UnicodeDecodeError:

@@ -38,7 +38,15 @@ from visr import strict_json
 from visr.config import RunConfig
 from visr.errors import UserError, short_repr
 from visr.storage import lock, new_files, schema
-from visr.storage.files import read_json, reading, sha256, tensor_metadata, write_json, writing
+from visr.storage.files import (
+    UnreadableFile,
+    read_json,
+    reading,
+    sha256,
+    tensor_metadata,
+    write_json,
+    writing,
+)
 from visr.storage.tables import read_rows, rows_until
 
 FORMAT = 1
@@ -226,9 +234,13 @@ class RunDir:
         """Checksums of the rows up to `num_steps` in the tables of results; a checkpoint stores them."""
         known = {}
         for file in self._result_tables():
-            with contextlib.suppress(UserError):  # a damaged table must not stop training
+            try:
                 if file.exists():
                     known[file.name] = sha256(rows_until(file, num_steps))
+            except UnreadableFile:  # the checkpoint would lack its checksum for good
+                raise
+            except UserError:  # a damaged table must not stop training
+                continue
         return known
 
     def changed_tables(self, checkpoint: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import safetensors
@@ -136,16 +137,36 @@ def newest(run: RunDir) -> Path:
     return checkpoints[-1]
 
 
-def restore_agent(agent: nn.Module, run: RunDir) -> int:
-    """Load only the networks of the newest intact checkpoint, for acting; returns its step."""
+@dataclass(frozen=True)
+class Restored:
+    """The weights that an agent was given."""
+
+    num_steps: int
+    """Steps that trained them: of pre-training, or of fine-tuning in a fine-tuned run."""
+    damaged: Path | None = None
+    """The newest checkpoint, if it could not be read and an older one was used."""
+
+    def require_newest(self) -> None:
+        """Refuse an older agent as the start of fine-tuning: its result would stay."""
+        if self.damaged is not None:
+            raise UserError(
+                f"Fine-tuning does not start from the older step {self.num_steps:,}; first write "
+                f"{self.damaged} again with `visr pretrain --resume {self.damaged.parents[1]}`."
+            )
+
+
+def restore(agent: nn.Module, run: RunDir, model: PackedModel | None = None) -> Restored:
+    """Load only the networks, for acting: of the newest intact checkpoint, or of a packed model."""
+    if model is not None:
+        return Restored(_restore_packed(agent, model))
+    wanted = newest(run)
     path, tensors, _ = newest_intact(run)
     with refuse_mismatch(path):
         agent.load_state_dict(within(tensors, "learner.agent."))
-    return int(path.stem)
+    return Restored(int(path.stem), wanted if int(path.stem) < int(wanted.stem) else None)
 
 
-def restore_packed(agent: nn.Module, model: PackedModel) -> int:
-    """Load the networks of a packed model; returns its number of training steps."""
+def _restore_packed(agent: nn.Module, model: PackedModel) -> int:
     if not isinstance(agent, BehaviourModel):
         raise UserError(f"{model.path} is not a packed model (its agent infers no tasks).")
     tensors = model.weights()

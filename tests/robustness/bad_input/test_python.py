@@ -198,6 +198,24 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "psi of inf": lambda run, _: run.successor_features([0], [INF] * 5),
     "psi of two": lambda run, _: run.successor_features([0], [1, 2]),
     "psi of words": lambda run, _: run.successor_features([0], "x"),
+    "refine None": lambda run, _: run.refine(None),  # pyright: ignore
+    "refine for words": lambda run, task: run.refine(task, seconds="x"),  # pyright: ignore
+    "refine for True": lambda run, task: run.refine(task, seconds=True),
+    "refine for 1.5 updates": lambda run, task: run.refine(task, num_updates=1.5),  # pyright: ignore
+    "refine for True updates": lambda run, task: run.refine(task, num_updates=True),
+    "refine for 10^5000 updates": lambda run, task: run.refine(task, num_updates=10**5000),
+    "refine from 3": lambda run, task: run.refine(task, data=3),  # pyright: ignore
+    "refine from an object": lambda run, task: run.refine(task, data=Broken()),  # pyright: ignore
+    "refine with -1 steps": lambda run, task: run.refine(task, rewarded_steps=-1),
+    "infer and refine words": lambda run, _: run.infer("row", refine="x"),  # pyright: ignore
+    "infer the goal True": lambda run, _: run.infer(goal=True),
+    "infer the goal NUL": lambda run, _: run.infer(goal="a\0b"),
+    "infer preferences NUL": lambda run, _: run.infer(preferences="a\0b"),
+    "infer the name 3": lambda run, _: run.infer("row", name=3),  # pyright: ignore
+    "diagnose None": lambda run, _: run.diagnose(None),  # pyright: ignore
+    "learn from dataset 3": lambda *_: visr.pretrain(dataset=3),
+    "push to 3": lambda run, _: visr.push(run, 3),  # pyright: ignore
+    "pull None": lambda *_: visr.pull(None),  # pyright: ignore
     "collect for no episodes": lambda run, _: run.collect_rewarded(num_episodes=0),
     "collect for no steps": lambda run, _: run.collect_rewarded(num_steps=0),
     "collect with seed -1": lambda run, _: run.collect_rewarded(seed=-1),

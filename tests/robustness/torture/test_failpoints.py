@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,16 @@ def test_a_spread_has_every_kind_of_call_and_fault_before_any_twice():
     points = [(n, kind, fault) for n, kind in enumerate("aabbbbbb", 1) for fault in ("EIO", "torn")]
     chosen = [points[i][1:] for i in spread(points, 4, random.Random(0))]
     assert sorted(chosen) == [("a", "EIO"), ("a", "torn"), ("b", "EIO"), ("b", "torn")]
+
+
+def test_a_checkpoint_is_not_saved_without_the_checksum_of_a_table(trained: Path, tmp_path: Path):
+    """A table that cannot be read now is an error; a damaged one does not stop training."""
+    run = RunDir(shutil.copytree(trained, tmp_path / "run"))
+    act = Failpoint("EIO", 1)
+    with (
+        Numbered(tmp_path / "calls.txt", lambda call: call.path == str(run.metrics), act),
+        pytest.raises(UserError, match=r"Cannot read .*metrics.csv: Input/output error"),
+    ):
+        run.table_checksums(10**9)
+    run.metrics.write_text("num_steps\nspoilt\n")
+    assert run.table_checksums(10**9).keys() == {"evaluation.csv"}

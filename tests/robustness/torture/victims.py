@@ -29,8 +29,8 @@ REPLAY = (
 
 _VARYING = {"timing.csv", "cluster.csv", "ledger.csv", "run.lock", "ledger.lock"}
 """Clocks are in them, or they tell of the present."""
-_PROGRESS = re.compile(r"[a-z-]+: \d+%, ")
-"""A line that long training prints now and then."""
+_PROGRESS = re.compile(r"[a-z-]+: \d+%, |refining: |visr: .*; going on from step [\d,]+ instead\.$")
+"""Lines that long training prints now and then, and the warning of a damaged checkpoint."""
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 _FOR_PEOPLE = {"tensorboard", "logs"}
 
@@ -130,6 +130,18 @@ def results(place: Path, partial: bool = False) -> dict[str, str]:
         and (partial or path.suffix != ".partial")
         and not _FOR_PEOPLE & set(path.relative_to(place).parts)
     }
+
+
+def state(place: Path) -> str:
+    """A digest of all that a command can find in a place; of clock times only their number."""
+    found = results(place, partial=True)
+    for path in sorted(place.rglob("*")):
+        name = path.relative_to(place).as_posix()
+        if path.is_dir():
+            found[name] = "directory"
+        elif path.name in _VARYING:
+            found[name] = re.sub(r"[0-9a-f.:-]+", "0", path.read_text())
+    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
 
 
 def refuse_torn_files(place: Path) -> None:
