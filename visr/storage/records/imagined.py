@@ -29,6 +29,8 @@ class Imagined:
     """[K, T + 1, C, H, W]: frames of K examples; entry 0 is the start"""
     predicted: NDArray[np.uint8]
     """[K, T + 1, C, H, W]: the same, predicted; entry 0 is the same"""
+    lengths: NDArray[np.int64]
+    """[K]: steps after which each example's real episode ended, at most T"""
     accuracy: NDArray[np.float64]
     """[T]: share of all cells or pixels that are predicted exactly"""
     overlap: NDArray[np.float64]
@@ -72,11 +74,15 @@ def _checked(arrays: dict[str, NDArray]) -> dict[str, NDArray]:
         raise ValueError(f"real has shape {frames.shape}")
     if frames.shape != arrays["predicted"].shape or frames.shape[1] != length + 1:
         raise ValueError("its arrays do not fit each other")
-    for name in names:
-        array = arrays[name]
-        is_frames = name in ("real", "predicted")
-        if is_frames and array.dtype != np.uint8:
+    lengths = arrays["lengths"]
+    if lengths.shape != frames.shape[:1] or lengths.dtype != np.int64:
+        raise ValueError("lengths is not a list of counts")
+    for name in ("real", "predicted"):
+        if arrays[name].dtype != np.uint8:
             raise ValueError(f"{name} does not hold bytes")
-        if not is_frames and (array.shape != (length,) or not np.isfinite(array).all()):
-            raise ValueError(f"{name} is not a list of {length} finite numbers")
+    for name in ("accuracy", "overlap", "still", "reward_error", "count"):
+        if arrays[name].shape != (length,) or arrays[name].dtype != np.float64:
+            raise ValueError(f"{name} is not a list of {length} numbers")
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} holds NaN or infinity")
     return {name: arrays[name] for name in names}

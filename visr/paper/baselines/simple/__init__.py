@@ -25,13 +25,13 @@ class SimpleConfig:
     """Channels at full resolution, and after each halving of height and width."""
     num_bits: int = 16
     """Discrete latent bits of one step."""
-    model_updates: int = 250
+    model_updates: int = 200
     """Updates of the model in one iteration."""
-    first_updates: int = 4
+    first_updates: int = 5
     """The first iteration has so many times as many."""
-    num_sequences: int = 16
+    num_sequences: int = 32
     """Sequences of real steps in one update."""
-    sequence_length: int = 4
+    sequence_length: int = 3
     """Steps of a sequence; scheduled sampling replaces inputs from the second step on."""
     model_learning_rate: float = 1e-3
     # the policy

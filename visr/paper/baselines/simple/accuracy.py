@@ -70,6 +70,7 @@ def rollouts(model: WorldModel, steps: RealSteps, length: int, rng: torch.Genera
     return Imagined(
         real=real[:_EXAMPLES].numpy(),
         predicted=predicted[:_EXAMPLES].numpy(),
+        lengths=valid[:_EXAMPLES].sum(dim=1).numpy(),
         accuracy=accuracy,
         overlap=overlap if has_planes else np.zeros(length),
         still=_by_horizon(motionless[:, 1:], valid),

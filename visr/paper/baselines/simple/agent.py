@@ -143,7 +143,7 @@ class Simple:
         seed = derived_seed(self._seed, _REAL, self.num_iterations, 1)
         observation, _ = self._env.reset(seed=seed)
         for left in range(num_steps, 0, -1):
-            if left == round(num_steps * (1 - self._simple.held_out)):
+            if left == max(1, round(num_steps * self._simple.held_out)):
                 first = self.steps.buffer.num_added
             action = self.policy.act(observation, rng)
             after, reward, terminated, _, _ = self._env.step(action)
