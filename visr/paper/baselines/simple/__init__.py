@@ -33,7 +33,7 @@ class SimpleConfig:
     """Sequences of real steps in one update."""
     sequence_length: int = 3
     """Steps of a sequence; scheduled sampling replaces inputs from the second step on."""
-    model_learning_rate: float = 1e-3
+    model_learning_rate: float = 3e-3
     # the policy
     num_simulated_envs: int = 64
     rollout_length: int = 50

@@ -15,6 +15,8 @@ from visr.paper.baselines.simple.frames import FrameDistribution
 
 _HIDDEN = 128
 """Units of the posterior, of the prior and of the reward head."""
+_POSTERIOR_WEIGHT = 0.1
+"""Of the KL, for the posterior."""
 REWARDS = (-1.0, 0.0, 1.0)
 """Clipped rewards, one class each."""
 
@@ -181,12 +183,25 @@ class WorldNetwork(nn.Module):
         uniform = torch.rand(logit.shape, generator=rng).to(logit.device)
         drawn = (uniform < probability).float()
         bits = drawn + probability - probability.detach()
-        prior = self.prior(context, drawn)
-        kl = probability * (functional.logsigmoid(logit) - functional.logsigmoid(prior))
-        kl = kl + (1 - probability) * (
-            functional.logsigmoid(-logit) - functional.logsigmoid(-prior)
-        )
-        return bits, kl.sum(dim=1)
+        return bits, _weighted_kl(logit, self.prior(context, drawn))
+
+
+def _weighted_kl(logit: Tensor, prior: Tensor) -> Tensor:
+    """KL(posterior || prior) of bits in nats: [N, bits], [N, bits] -> [N]
+
+    The gradient trains the prior in full and the posterior with a small weight: at full weight the bits
+    stay unused, and the model predicts that nothing random happens.
+    """
+    kl = _kl(logit.detach(), prior)
+    for_posterior = _kl(logit, prior.detach())
+    return kl + _POSTERIOR_WEIGHT * (for_posterior - for_posterior.detach())
+
+
+def _kl(logit: Tensor, prior: Tensor) -> Tensor:
+    """The sum over the bits, each given those before it."""
+    log_q, log_p, log_not_q, log_not_p = map(functional.logsigmoid, (logit, prior, -logit, -prior))
+    q = logit.sigmoid()
+    return (q * (log_q - log_p) + (1 - q) * (log_not_q - log_not_p)).sum(dim=1)
 
 
 def _conv(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
