@@ -212,6 +212,20 @@ def test_accuracies_count_what_they_say():
     assert imagined.count[0] == 64
 
 
+def test_no_reward_is_predicted_after_a_predicted_end():
+    class Ends:
+        """Predicts a reward and the end at every step."""
+
+        def predict(self, history, action, rng):
+            from visr.paper.baselines.simple.model import Prediction
+
+            size = len(action)
+            return Prediction(history[:, -1], torch.ones(size), torch.ones(size).bool())
+
+    steps = numbered(3)  # every real reward is positive, so 1
+    assert accuracy.rollouts(Ends(), steps, 2, rng()).reward_error.tolist() == [0.0, 1.0]
+
+
 def test_short_runs_do_less_work_and_the_published_length_all():
     assert scaled(MINATAR, 100_000) == MINATAR
     assert scaled(MINATAR, 1_000_000) == MINATAR

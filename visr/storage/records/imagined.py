@@ -38,7 +38,7 @@ class Imagined:
     still: NDArray[np.float64]
     """[T]: the overlap (for pixels the accuracy) if nothing moved after the start"""
     reward_error: NDArray[np.float64]
-    """[T]: mean distance between predicted and real reward"""
+    """[T]: mean distance between predicted and real reward; after a predicted end it is 0"""
     count: NDArray[np.float64]
     """[T]: real steps behind each number"""
 

@@ -45,6 +45,7 @@ def one_step(model: WorldModel, steps: RealSteps, rng: torch.Generator) -> dict[
 def rollouts(model: WorldModel, steps: RealSteps, length: int, rng: torch.Generator) -> Imagined:
     """Predict held-out episodes from their start and their real actions alone.
 
+    After a predicted end the predicted reward is 0, because a simulated episode would be over.
     Starts are held-out steps, because the model has not learnt what follows them; without any, all steps.
     """
     entries = steps.candidates(held_out=True)
@@ -54,12 +55,13 @@ def rollouts(model: WorldModel, steps: RealSteps, length: int, rng: torch.Genera
     order = batch.is_valid.sum(dim=1).argsort(descending=True, stable=True)
     batch = type(batch)(*(x[order] for x in batch))
     history, start = batch.history, batch.history[:, -1]
-    frames, errors = [start], []
+    frames, errors, goes_on = [start], [], torch.ones(len(start))
     for t in range(length):
         said = model.predict(history, batch.action[:, t], rng)
         history = torch.cat([history[:, 1:], said.frame.unsqueeze(1)], dim=1)
         frames.append(said.frame)
-        errors.append((said.reward - batch.reward[:, t].sign()).abs())
+        errors.append((said.reward * goes_on - batch.reward[:, t].sign()).abs())
+        goes_on = goes_on * ~said.terminated
     real = torch.cat([start.unsqueeze(1), batch.next_frame], dim=1)
     predicted, valid = torch.stack(frames, dim=1), batch.is_valid
     has_planes = bool(real.max() <= 1)
