@@ -52,7 +52,7 @@ class LearnedModel:
 
 
 class ModelLearner:
-    """Adam on the evidence lower bound: -log p(frame, reward, end | bits) + KL(posterior || prior)."""
+    """Adam on -log p(frame, reward, end | bits) + KL(posterior || prior)."""
 
     def __init__(self, network: WorldNetwork, learning_rate: float) -> None:
         self.network = network
