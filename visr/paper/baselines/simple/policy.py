@@ -1,4 +1,4 @@
-"""PPO of Stable-Baselines3 in any Gymnasium vector environment, one rollout at a time."""
+"""PPO of Stable-Baselines3 in Gymnasium vector environments that can reset some of their environments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ from visr.training.learner import load_moments, moments, within
 
 
 class StableVecEnv(VecEnv):
-    """A Gymnasium vector environment for Stable-Baselines3, which resets in the step that ends an episode."""
+    """A Gymnasium vector environment for Stable-Baselines3, which resets in the step that ends an episode.
+
+    It must accept the option `reset_mask` of `reset`.
+    """
 
     def __init__(self, env: VectorEnv) -> None:
         self._env = env

@@ -9,9 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr.training.replay import ReplayBuffer, Steps
-
-Indices = NDArray[np.int64]
+from visr.training.replay import Indices, ReplayBuffer, single_step
 
 
 class Sequences(NamedTuple):
@@ -36,18 +34,18 @@ class RealSteps:
 
     def __init__(self, frame: NDArray, num_steps: int, history: int) -> None:
         """`frame` is an example of one; room for `num_steps` steps."""
-        self.buffer = ReplayBuffer(2 * num_steps, _entry(frame, 0, 0.0, False, False, False))
+        self.buffer = ReplayBuffer(2 * num_steps, single_step(frame, 0, 0.0, False, False, False))
         self._history = history
         self.held_out: list[tuple[int, int]] = []
         """Ranges of entries that never train the model."""
 
     def add(self, frame: NDArray, action: int, reward: float, terminated: bool) -> None:
         """Store a step: the frame before it, and what followed."""
-        self.buffer.add(_entry(frame, action, reward, terminated, False, True))
+        self.buffer.add(single_step(frame, action, reward, terminated, False, True))
 
     def end_episode(self, frame: NDArray) -> None:
         """Store the last frame of an episode that ended, or that is not continued."""
-        self.buffer.add(_entry(frame, 0, 0.0, False, True, False))
+        self.buffer.add(single_step(frame, 0, 0.0, False, True, False))
 
     def candidates(self, held_out: bool | None = None) -> Indices:
         """Entries that are steps: all, only the held-out ones, or only the others."""
@@ -97,16 +95,3 @@ class RealSteps:
 def draw(entries: Indices, count: int, rng: torch.Generator) -> Indices:
     """`count` of these entries, uniformly with replacement."""
     return entries[torch.randint(len(entries), (count,), generator=rng).numpy()]
-
-
-def _entry(
-    frame: NDArray, action: int, reward: float, terminated: bool, ended: bool, is_step: bool
-) -> Steps:
-    return Steps(
-        torch.as_tensor(frame)[None],
-        torch.tensor([action]),
-        torch.tensor([reward], dtype=torch.float32),
-        torch.tensor([terminated]),
-        torch.tensor([ended]),
-        torch.tensor([is_step]),
-    )
