@@ -46,7 +46,7 @@ docs: $(STAMP) ## build the documentation into build/docs; warnings are errors, 
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
 	@echo build/docs/index.html
 
-results: $(STAMP) ## write the results pages of the documentation again, from results/ and the packed models
+results: $(STAMP) ## write the results pages and the numbers of README.md again, from results/ and the packed models
 	$(BIN)/python docs/results_pages.py
 
 notebooks: $(STAMP) ## execute the documentation's notebooks again and store their outputs
@@ -64,8 +64,8 @@ format: $(STAMP) ## format the code with ruff
 bench: $(STAMP) ## measure training speed on the grid world relative to its matrix products
 	$(BIN)/visr bench grid
 
-model: $(STAMP) ## add a run to the package as a pre-trained model, and write its card: make model RUN=runs/x NAME=grid PRESET=grid ABOUT="..." [PRECISION=float16]
-	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --preset "$(PRESET)" --about "$(ABOUT)" --precision "$(or $(PRECISION),float32)"
+model: $(STAMP) ## add a run to the package as a pre-trained model, with its card and film: make model RUN=runs/x NAME=grid [ABOUT="..."] [CANNOT="..."] [PRECISION=float16]
+	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --about "$(ABOUT)" $(if $(CANNOT),--cannot "$(CANNOT)") --precision "$(or $(PRECISION),auto)"
 	$(BIN)/python docs/results_pages.py models.md
 
 soak: $(STAMP) ## train on a local Ray cluster for about 20 minutes while killing its processes

@@ -1,12 +1,13 @@
-"""Write the pages docs/results/*.md from results/ and from the packed models: `make results`.
+"""Write docs/results/*.md and the numbers of README.md from results/ and the packed models: `make results`.
 
-Every number of these pages is read from a file. tests/test_site.py compares them with the files.
+Every number is read from a file. tests/test_site.py compares the pages with the files.
 """
 
 from __future__ import annotations
 
 import csv
 import statistics
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -494,8 +495,9 @@ def _return(row: dict[str, str]) -> str:
 def models_page() -> str:
     parts = [
         "# Pre-trained models", NOTE,
-        "`visr.load(\"pretrained:NAME\")` opens a model that comes with the package. These cards are read from the files, and `make model` "
-        "writes them there.",
+        "`visr.load(\"pretrained:NAME\")` opens a model that comes with the package. `make model RUN=runs/x NAME=x` packs a finished run, "
+        "measures it, films it, and writes this page. Every score is reached without a weight change; beside it stand the random policy and the "
+        "best constant action.",
     ]  # fmt: skip
     for name in packed_models.names():
         card = packed_models.open_model(f"{packed_models.PREFIX}{name}").card
@@ -504,25 +506,49 @@ def models_page() -> str:
 
 
 def card_parts(card: packed_models.Card) -> list[str]:
-    """What the model is, what it scores, and how to make it again."""
+    """What the model is, a film, what it can and cannot do, and how to make it again."""
+    agent = card.config.agent
+    film = PLACE.parent / f"images/models/{card.name}.gif"
     about = table(
         ["", ""],
         [
             ["environment", f"`{card.config.env}`"],
-            ["agent", f"`{card.config.agent.algorithm}`, d = {card.config.agent.num_features}"],
+            ["agent", f"`{agent.algorithm}`, d = {agent.num_features}"],
             ["steps, seed", f"{card.num_steps:,}, {card.seed}"],
-            ["precision", card.precision],
+            ["weights", card.precision],
         ],
     ).replace("---:", "---")
-    scores = [
-        (k, v)
-        for found in (card.scores.fraction_of_optimal, card.scores.mean_score_of_30_episodes)
-        for k, v in (found or {}).items()
-    ]
-    unit = "fraction of optimal" if card.scores.fraction_of_optimal else "mean score of 30 episodes"
-    shown = table([unit, "score"], [[k, f"{v:g}"] for k, v in scores]) if scores else ""
+    words = f"{card.name} obeys one prompt of each kind in turn"
+    shown = f"![{words}](../images/models/{card.name}.gif)" if film.exists() else ""
     recipe = "```text\n" + "\n".join(card.recipe) + "\n```"
-    return [card.about, about, shown, recipe]
+    return [card.about, shown, about, *_can(card), *_cannot(card), recipe]
+
+
+def _can(card: packed_models.Card) -> list[str]:
+    """Scores by kind of prompt; cards of older versions hold other scores."""
+    columns = ["prompt", "asked for", "score", "random policy", "best constant action", "unit"]
+    rows = [
+        [one.kind, one.prompt, _with_error(one), f"{one.random:g}",
+         DASH if one.best_constant is None else f"{one.best_constant:g}", one.unit]
+        for one in card.scores.by_prompt
+    ]  # fmt: skip
+    if rows:
+        aligned = "| --- | --- | ---: | ---: | ---: | --- |"
+        lines = table(columns, rows).split("\n")
+        return ["It can:", "\n".join([lines[0], aligned, *lines[2:]])]
+    known = card.scores.fraction_of_optimal or card.scores.mean_score_of_30_episodes
+    unit = "fraction of optimal" if card.scores.fraction_of_optimal else "mean score of 30 episodes"
+    return [table([unit, "score"], [[k, f"{v:g}"] for k, v in known.items()])] if known else []
+
+
+def _with_error(one: packed_models.PromptScore) -> str:
+    error = "" if one.standard_error is None else f" ± {one.standard_error:g}"
+    return f"{one.score:g}{error}"
+
+
+def _cannot(card: packed_models.Card) -> list[str]:
+    sentences = "\n".join(f"- {sentence}" for sentence in card.cannot)
+    return ["It cannot:", sentences] if sentences else []
 
 
 # ---- all of them
@@ -578,12 +604,89 @@ def _replay_iqm(suite: Suite) -> float:
     return float(np.mean(scaled[len(scaled) // 4 : len(scaled) - len(scaled) // 4]))
 
 
+# ---- the numbers of README.md
+
+README = ROOT / "README.md"
+START, END = "<!-- numbers: `make results` writes them -->", "<!-- end of the numbers -->"
+GAMES = "Asterix Breakout Freeway Seaquest SpaceInvaders"
+
+
+def with_numbers(page: Path, numbers: str) -> str:
+    """A page with the table between its two marks made again."""
+    before, _, rest = page.read_text().partition(START)
+    _, _, after = rest.partition(END)
+    return f"{before}{START}\n\n{numbers}\n\n{END}{after}"
+
+
+def _replay_scores() -> str:
+    """The replay learner's scores for its agent's page: a row for each world, environment and game."""
+    tables = [
+        ("replay/grid.csv", "world", "tasks", "mean", "{}: fraction of optimal", 3),
+        ("replay/vectors.csv", "env", "reward", "score", "{}: return", 1),
+        ("replay/minatar.csv", "game", "", "score", "MinAtar {}: score", 1),
+    ]
+    rows = []
+    for path, where, asked, score, words, digits in tables:
+        for (name,), found in by(read_if_there(path), where).items():
+            groups = by(found, asked) if asked else {("its own reward",): found}
+            shown = ", ".join(
+                f"{_words(kind)} {_number(runs, score):.{digits}f}"
+                for (kind,), runs in groups.items()
+            )
+            rows.append([words.format(name), shown, seeds_of(found)])
+    return table(["where", "score", "seeds"], rows).replace("---:", "---")
+
+
+def _words(asked: str) -> str:
+    plain = {"boxes", "goals", "three goals", "16 cells", "its own reward"}
+    return "its own reward" if asked == "env" else asked if asked in plain else f"`{asked}`"
+
+
+def _expected(minatar: Suite) -> str:
+    """Three scores, each with its seeds and its command."""
+    quality, replay, games = (
+        read(f"{name}.csv") for name in ("grid/tables/quality", "replay/grid", "replay/minatar")
+    )
+    replay = [row for row in replay if row["world"] == "open-10"]
+    boxes, goals = (
+        statistics.mean(float(row["mean"]) for row in replay if row["tasks"] == tasks)
+        for tasks in ("boxes", "goals")
+    )
+    visr = [e for e in minatar.entries if e.key.name == "GPI VISR @100k" and len(e.seeds) > 1]
+    paper = minatar.aggregates[visr[0].key, "all"].iqm
+    rows = [
+        ["grid, replay learner (`demo`)",
+         f"{boxes:.2f} of optimal on two boxes, {goals:.2f} on goal cells ({_seeds(replay)})",
+         "`python experiments/replay_grid.py open-10`"],
+        ["grid, the paper's VISR (`grid`)",
+         f"{_number(quality, 'boxes'):.2f} and {_number(quality, 'goals'):.2f} ({_seeds(quality)})",
+         "`python experiments/grid_quality.py runs/quality`"],
+        ["five MinAtar games, replay learner",
+         f"{_replay_iqm(minatar):.0f} ({_seeds(games)}); the paper's VISR has {paper:.1f}",
+         f"`python experiments/replay_minatar.py {GAMES}`"],
+    ]  # fmt: skip
+    return table(["", "score", "command"], rows).replace("---:", "---")
+
+
+def _seeds(rows: Csv) -> str:
+    count = len({row["seed"] for row in rows})
+    return "one seed" if count == 1 else f"{count} seeds"
+
+
+def run_program(text: str) -> str:
+    """README.md with the output of its Python program as it is printed now."""
+    code = text.split("```python\n")[1].split("```")[0]
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    before, rest = text.split("```text\n", 1)
+    return f"{before}```text\n{done.stdout}```{rest.split('```', 1)[1]}"
+
+
 def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
 def pages() -> dict[str, str]:
-    """The text of every page, by file name."""
+    """The text of every page, by its path from docs/results."""
     found = build.gather(RESULTS)
     (minatar,) = (suite for suite in found.suites if suite.key == "minatar")
     return {
@@ -594,6 +697,8 @@ def pages() -> dict[str, str]:
         "atari.md": atari_page(),
         "classic_control.md": classic_control_page(),
         "models.md": models_page(),
+        "../../README.md": with_numbers(README, _expected(minatar)),
+        "../agents/replay.md": with_numbers(ROOT / "docs/agents/replay.md", _replay_scores()),
     }
 
 
@@ -601,8 +706,9 @@ def main() -> None:
     """Write the pages that are named, or all."""
     found = {"models.md": models_page()} if sys.argv[1:] == ["models.md"] else pages()
     for name, text in found.items():
-        (PLACE / name).write_text(text)
-        print(PLACE / name)
+        path = (PLACE / name).resolve()
+        path.write_text(run_program(text) if path == README else text)
+        print(path)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ def test_several_seeds_make_several_runs(tmp_path: Path):
 
 def test_the_first_screen_of_help_has_the_defaults_of_the_environment():
     grid, pole = (visr("pretrain", *words, "--help").out for words in ((), ("CartPole-v1",)))
-    assert "300,000" in grid
+    assert "220,000" in grid
     assert "340,000" in pole
     assert len(pole.splitlines()) < 40
     assert "--help-all" in pole

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from visr import arguments
 from visr.agents.base import BehaviourModel
@@ -22,6 +22,7 @@ from visr.run import Run
 from visr.storage import packed_models
 from visr.storage.files import write_bytes
 from visr.storage.packed_models import Card, PackedModel, Scores
+from visr.storage.packed_weights import Precision
 from visr.storage.records.two_phase import TwoPhase
 
 FILE = "model.safetensors"
@@ -34,13 +35,14 @@ def pack(
     *,
     name: str | None = None,
     about: str = "",
-    precision: Literal["float32", "float16"] = "float32",
+    precision: Precision = "float32",
     tasks: bool = True,
     **fields: Any,
 ) -> PackedModel:
     """Write a run's networks, card and tasks into one safetensors file that `visr.load` opens.
 
-    `fields` replace what the card takes from the run's files: `scores`, `recipe`; `most` bounds the size.
+    `fields` replace what the card takes from the run's files: `scores`, `recipe`, `cannot`; `most` bounds
+    the size.
     """
     if not isinstance(run, Run):
         raise UserError(f"run = {short_repr(run)} is not a run; give what visr.load returns.")
@@ -57,6 +59,7 @@ def pack(
         "about": about or (f"VISR in {run.config.env}." if known is None else known.about),
         "scores": _scores(run) if known is None else known.scores,
         "recipe": (pretrain_command(run.config),) if known is None else known.recipe,
+        "cannot": () if known is None else known.cannot,
         **fields,
     }
     seed = run.config.training.seed
@@ -115,6 +118,7 @@ def readme(model: PackedModel) -> str:
         'run = visr.load("model.safetensors")',
         "```",
     ]
+    lines += _prompts(card)
     for title, scores in (
         ("Fraction of optimal", card.scores.fraction_of_optimal),
         ("Mean score of 30 episodes", card.scores.mean_score_of_30_episodes),
@@ -125,6 +129,22 @@ def readme(model: PackedModel) -> str:
     if card.recipe:
         lines += ["", "## How it was made", "", "```sh", *card.recipe, "```"]
     return "\n".join([*(one_line(line) if line else "" for line in lines), ""])
+
+
+def _prompts(card: Card) -> list[str]:
+    """What it can do, by kind of prompt, and what it cannot."""
+    lines = []
+    if card.scores.by_prompt:
+        lines += ["", "## What it can do", "", "| prompt | asked for | score | random policy | "]
+        lines[-1] += "best constant action | unit |"
+        lines += ["|---|---|---|---|---|---|"]
+    for one in card.scores.by_prompt:
+        constant = "" if one.best_constant is None else f"{one.best_constant:g}"
+        cells = [one.kind, one.prompt, f"{one.score:g}", f"{one.random:g}", constant, one.unit]
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    if card.cannot:
+        lines += ["", "## What it cannot do", "", *(f"- {sentence}" for sentence in card.cannot)]
+    return lines
 
 
 def push(run: Run, repo: str, *, private: bool = False, **fields: Any) -> str:

@@ -79,15 +79,35 @@ def test_the_scale_of_a_reward_does_not_change_the_policy():
     torch.testing.assert_close(values[1], 50 * values[0], rtol=1e-3, atol=1e-3)
 
 
-def test_gpi_averages_the_own_value_and_the_three_best_of_the_library():
+def test_actions_of_equal_value_have_equal_shares_in_soft_targets():
+    agent, w = agent_for(STATES), torch.randn(3, 12)
+    agent.psi.state.weight.data[:] = agent.psi.state.weight.data[: agent.psi.width].repeat(4, 1)
+    agent.psi.state.bias.data[:] = agent.psi.state.bias.data[: agent.psi.width].repeat(4)
+    hidden = agent.psi.first_step(torch.arange(9))
+    greedy, soft = (agent.psi.greedy(hidden, w, temperature=t) for t in (0.0, 0.3))
+    torch.testing.assert_close(soft.psi, greedy.psi)
+    torch.testing.assert_close(soft.value, greedy.value)
+
+
+def test_soft_targets_mix_actions_by_their_values():
+    agent, w = agent_for(STATES), torch.randn(3, 12)
+    hidden = agent.psi.first_step(torch.arange(9))
+    greedy, cold, warm = (agent.psi.greedy(hidden, w, temperature=t) for t in (0.0, 1e-6, 1.0))
+    torch.testing.assert_close(cold.psi, greedy.psi)
+    assert (warm.value < greedy.value).all()
+    along = torch.einsum("mnd,md->mn", warm.psi, w)
+    torch.testing.assert_close(along, warm.value, rtol=1e-4, atol=1e-4)
+
+
+def test_gpi_takes_the_best_of_the_own_policy_and_the_library():
     agent, w = agent_for(STATES, library_size=5), torch.randn(2, 12)
     agent.library.copy_(torch.randn(5, 12))
     policies = agent.sample_policies(w, None, gpi=True)
     assert policies.shape == (2, 6, 12)
     hidden, readout = agent.psi.first_step(torch.arange(2)), agent.psi.fold(w)
     each = agent.psi.policy_values(hidden, policies, readout)
-    expected = (each[:, 0] + each[:, 1:].sort(dim=1).values[:, -3:].mean(dim=1)) / 2
-    torch.testing.assert_close(agent.action_values(hidden, policies, readout), expected)
+    best = each.max(dim=1).values
+    torch.testing.assert_close(agent.action_values(hidden, policies, readout), best)
     own = agent.sample_policies(w, None, gpi=False)
     torch.testing.assert_close(agent.action_values(hidden, own, readout), each[:, 0])
 

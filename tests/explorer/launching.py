@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from visr import envs
 from visr.agents.visr import Visr
 from visr.config import RunConfig
@@ -68,7 +70,8 @@ def serving(run: Path, port: int = 0) -> Iterator[Launched]:
 
 
 def untrained(path: Path, config: RunConfig) -> Path:
-    """A run whose only checkpoint holds freshly initialised networks."""
+    """A run whose only checkpoint holds freshly initialised networks, the same each time."""
+    torch.manual_seed(0)
     agent = Visr(config.agent, envs.spec(config))
     run = RunDir.create(path, config)
     weights = {f"learner.agent.{name}": tensor for name, tensor in agent.state_dict().items()}

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.explorer.launching import Launched, serving
-from visr import api
+from tests.explorer.launching import Launched, serving, untrained
+from visr import api, config
+from visr.config import presets
 from visr.explorer import launches, serve
 from visr.storage.records.task import Task
 from visr.storage.tables import append_rows
@@ -351,6 +352,28 @@ def test_the_page_asks_which_of_two_is_better_and_its_task_follows(opened: Open)
     expect(page.locator("#answer-count")).to_contain_text("2 answers;")
     page.click("text=Forget the answers")
     expect(page.locator("#question")).to_be_hidden()
+
+
+def test_two_films_are_shown_where_the_environment_draws_itself(opened: Open, tmp_path: Path):
+    env = "CartPole-v1"
+    settings = config.replace(presets.for_environment(env, "visr"), env=env)
+    with serving(untrained(tmp_path / "cart", settings)) as cart:
+        page = opened(cart.server.url)
+        page.click("#tab-watch")
+        page.click("#chooser >> text=Preferences")
+        page.click("#ask-me")
+        expect(page.locator("#question .film")).to_have_count(2)
+        film = page.locator("#question .film").first
+        box = film.bounding_box()
+        assert box["width"] > 100
+        assert 1 < box["width"] / box["height"] < 2  # CartPole is drawn 600 x 400
+        shown = film.evaluate("film => getComputedStyle(film).backgroundImage")
+        assert shown.startswith('url("data:image/png')
+        page.click("#prefer-b")
+        expect(page.locator("#watch .task-name")).to_have_text("1 preference")
+        expect(page.locator("#answer-count")).to_contain_text("1 answer;")
+        expect(page.locator("#question .film")).to_have_count(2)
+        assert film.evaluate("film => getComputedStyle(film).backgroundImage") != shown
 
 
 @pytest.mark.parametrize("width", [390, 900, 1280])

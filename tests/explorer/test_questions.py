@@ -13,6 +13,7 @@ from tests.conftest import tiny
 from tests.explorer.launching import serving, untrained
 from visr import api, config
 from visr.config import presets
+from visr.envs import modules
 from visr.errors import UserError
 from visr.explorer.messages import RequestFields
 from visr.explorer.questions import Questions
@@ -60,12 +61,67 @@ def test_an_answer_about_an_unknown_step_is_refused(grid: api.Run):
             Questions(grid).prompt(np.array([[0, step]]))
 
 
-def test_numbers_are_shown_as_curves_and_images_as_pictures(tmp_path: Path):
-    small = {"env": "CartPole-v1", "recorded_steps": 2_000}
-    settings = config.replace(presets.for_environment("CartPole-v1", "visr"), **small)
-    film = Questions(api.load(untrained(tmp_path / "cart", settings))).next(NONE, 0)["films"][0]
-    assert film["names"] == ["position", "velocity", "angle", "angular_velocity"]
-    assert np.shape(film["values"]) == (4, SEGMENT + 1)
+def cart(path: Path, env: str = "CartPole-v1") -> api.Run:
+    small = {"env": env, "recorded_steps": 2_000}
+    return api.load(untrained(path, config.replace(presets.for_environment(env, "visr"), **small)))
+
+
+def test_numbers_are_shown_as_films_that_the_environment_draws(tmp_path: Path):
+    questions = Questions(cart(tmp_path / "cart"))
+    asked = questions.next(NONE, 0)
+    for film in asked["films"]:
+        assert (film["kind"], film["num_frames"]) == ("film", SEGMENT + 1)
+        assert film["film"].startswith("data:image/png")
+    assert asked["films"][0]["film"] != asked["films"][1]["film"]
+    assert not questions.is_kept  # Python knows the run's recording, and these are other steps
+    content = {"kind": "preferences", "answers": [list(asked["pair"])]}
+    requests = TaskRequests(questions._run)
+    assert requests.infer(RequestFields(content)).lines[0].startswith("task = run.skill(")
+
+
+OWN = """
+import gymnasium, numpy as np
+
+class Own(gymnasium.Env):
+    metadata = {"render_modes": MODES}
+    observation_space = gymnasium.spaces.Box(-9, 9, (3,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.x, self.t = START, 0
+        return self.x.astype(np.float32), {}
+
+    def step(self, action):
+        self.x, self.t = self.x * 0.9 + action, self.t + 1
+        return self.x.astype(np.float32), 0.0, False, self.t == 60, {}
+
+    def render(self):
+        return np.full((20, 30, 3), int(20 * self.x[0]) % 255, np.uint8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("modes", "start"),
+    [("[]", "self.np_random.normal(size=3)"), ('["rgb_array"]', "np.random.normal(size=3)")],
+    ids=["it cannot draw itself", "it ignores its seed"],
+)
+def test_curves_are_shown_where_no_film_can_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, modes: str, start: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN.replace("MODES", modes).replace("START", start))
+    modules.trust("own.py:Own")
+    films = Questions(cart(tmp_path / "own", "own.py:Own")).next(NONE, 0)["films"]
+    assert [film["kind"] for film in films] == ["numbers", "numbers"]
+    assert films[0]["names"] == ["x0", "x1", "x2"]
+    assert np.shape(films[0]["values"]) == (3, SEGMENT + 1)
+
+
+def test_images_are_shown_as_pictures(tmp_path: Path):
     pytest.importorskip("minatar")
     game = "MinAtar/Breakout-v1"
     settings = config.replace(presets.for_environment(game, "visr"), env=game)

@@ -44,6 +44,16 @@ def test_a_pair_is_chosen_in_a_direction_that_is_not_known_yet():
     assert 8 in (a, b)
 
 
+def test_a_reward_that_changes_slowly_is_likelier_before_any_answer():
+    # the first feature alternates at every step, the second every 50 steps; both have variance 1
+    time = np.arange(2_000)
+    phi = np.stack([(-1.0) ** time, (-1.0) ** (time // 50)], axis=1)
+    prior = preferences.slow_prior(phi, np.zeros(2_000, np.intp))
+    assert prior is not None
+    assert prior[1, 1] > 100 * abs(prior[0, 0])
+    assert preferences.slow_prior(phi, np.arange(2_000)) is None  # no segment within an episode
+
+
 def test_twenty_answers_reach_nine_tenths_of_what_the_reward_itself_gives(grid: library.Run):
     recorded = recording.record(grid.visr, grid.config, 20_000).in_order()
     fractions = []
@@ -62,10 +72,11 @@ def answered(run: library.Run, recorded: Any, reward: Any, count: int = 20) -> l
     """The task of a teacher that knows the reward and passes where two segments return the same."""
     length, pairs = preferences.SEGMENT, []
     candidates = preferences.starts(recorded.episode)
+    prior = preferences.prior_of(run.agent, recorded.phi, recorded.episode)
     for seed in range(200):
         sums = [[recorded.phi[at].sum(axis=0) for at in pair] for pair in pairs]
         known = np.array([a - b for a, b in sums], dtype=np.float64)
-        starts = preferences.next_pair(recorded.phi, candidates, known, seed)
+        starts = preferences.next_pair(recorded.phi, candidates, known, seed, prior=prior)
         a, b = (slice(start, start + length) for start in starts)
         returns = [reward[recorded.reached[at]].sum() for at in (a, b)]
         if returns[0] != returns[1]:

@@ -62,6 +62,16 @@ def test_half_precision_takes_half_the_space_and_is_nearly_equal(packed: visr.Ru
         torch.testing.assert_close(again[name], value, rtol=1e-3, atol=1e-5)
 
 
+def test_8_bit_rows_take_a_third_of_the_space_and_are_close(packed: visr.Run):
+    full = packed_models.open_model("pretrained:tiny")
+    small = visr.pack(packed, "small.safetensors", precision="int8")
+    assert small.path.stat().st_size < 0.35 * full.path.stat().st_size
+    again = small.weights()
+    for name, value in full.weights().items():
+        largest = value.abs().amax() if value.ndim else 1.0
+        assert (again[name] - value).abs().max() <= 0.005 * largest + 1e-6, name
+
+
 def test_a_model_beyond_its_limit_is_refused(packed: visr.Run):
     with pytest.raises(UserError, match="a model may take 1,000"):
         visr.pack(packed, "huge.safetensors", most=1_000)
@@ -169,7 +179,8 @@ def test_a_strangers_file_is_read_strictly(packed: visr.Run, damage: Any, words:
     [
         ({"phi.more": torch.zeros(3)}, "does not fit"),
         ({"phi.more": torch.full((2,), torch.nan)}, "phi.more holds no finite numbers"),
-        ({"phi.more": torch.zeros(3, dtype=torch.int64)}, "phi.more holds no finite numbers"),
+        ({"phi.more": torch.zeros(3, dtype=torch.int64)}, "does not fit"),
+        ({"phi.more": torch.zeros(3, 3, dtype=torch.int8)}, "phi.more has no scale for each row"),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(

@@ -110,6 +110,11 @@ class BehaviourModel(Agent):
         """Whether inference may regress rewards on the features of both states of a step."""
         return False
 
+    @property
+    def features_of_pairs(self) -> bool:
+        """Whether features are of the change between two observations, so that one alone has none."""
+        return False
+
     def packed(self) -> dict[str, Tensor]:
         """The tensors of a packed model, by name."""
         return {k: v for k, v in self.state_dict().items() if k.split(".")[0] in self.packed_parts}
@@ -118,6 +123,8 @@ class BehaviourModel(Agent):
         """The inverse of `packed`."""
         if tensors.keys() != self.packed().keys():
             raise ValueError("the names of its tensors are not those of this agent")
+        if any(tensors[name].dtype != own.dtype for name, own in self.packed().items()):
+            raise ValueError("the types of its tensors are not those of this agent")
         self.load_state_dict(self.state_dict() | tensors)
         self.refresh_target()
 

@@ -47,9 +47,7 @@ class ForwardBackward(ReplaySuccessorFeatures):
         batch = unroll
         reached = Transitions(batch.next_observation, terminated=batch.discount == 0)
         with torch.no_grad():
-            after = self.target_psi.greedy(
-                self.target_psi.first_step(batch.next_observation), batch.w
-            )
+            after = self.values_after(batch)
             following = after.psi @ self.target_chi(reached).T
             target = batch.discount[None, :, None] * following
         forward = self.psi.of_steps(

@@ -17,16 +17,14 @@ from visr.agents.base import BehaviourModel, Losses
 from visr.config.fields import AgentConfig, InferenceConfig
 from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
-from visr.networks.factored import FactoredSuccessorFeatures
+from visr.networks.factored import FactoredSuccessorFeatures, UnderTasks
 from visr.networks.plane_trunk import PlaneTrunk, find_agent
 from visr.networks.replay_trunks import ManyStatesTrunk
 from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
+from visr.networks.transition_features.events import PlaneEvents
 from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
-
-_CONSULTED = 3
-"""Policies of the library whose values are averaged: the best for each action."""
 
 
 class ReplaySuccessorFeatures(BehaviourModel):
@@ -69,11 +67,23 @@ class ReplaySuccessorFeatures(BehaviourModel):
         return self.chi.of_states
 
     @property
+    def features_of_pairs(self) -> bool:
+        """Whether features count events between two observations."""
+        return self.chi.counts_events
+
+    def load_packed(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `packed`; refuse numbers of planes and events that do not exist."""
+        super().load_packed(tensors)
+        for part in (self.chi, self.psi.observation):
+            if isinstance(part, PlaneEvents | PlaneTrunk):
+                part.check()
+
+    @property
     def task_size(self) -> int:
         """d, the length of w and of chi."""
         return self.config.num_features
 
-    # Acting: the mean of w's own value and of the best policies of the library.
+    # Acting: GPI over w and the library.
 
     @property
     def known_tasks(self) -> Tensor:
@@ -96,13 +106,8 @@ class ReplaySuccessorFeatures(BehaviourModel):
         return torch.cat([own, known.expand(*w.shape[:-1], *known.shape)], dim=-2)
 
     def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """Half psi(s, a, w) . w, half the mean of the three largest psi(s, a, w_i) . w."""
-        values = self.psi.policy_values(hidden, policies, readout)
-        own, others = values[:, 0], values[:, 1:]
-        if not others.shape[1]:
-            return own
-        best = others.topk(min(_CONSULTED, others.shape[1]), dim=1).values.mean(dim=1)
-        return (own + best) / 2
+        """max_i psi(s, a, w_i) . w over w itself and the library."""
+        return self.psi.gpi_values(hidden, policies, readout)
 
     # Learning: N recorded steps under M tasks.
 
@@ -115,9 +120,7 @@ class ReplaySuccessorFeatures(BehaviourModel):
         batch, size, some = unroll, float(self.chi.num_used), self.replay.whole_psi_tasks
         unit = math.sqrt(size / self.task_size)
         with torch.no_grad():
-            after = self.target_psi.greedy(
-                self.target_psi.first_step(batch.next_observation), batch.w, some
-            )
+            after = self.values_after(batch, some)
             y = batch.cumulant + after.psi * batch.discount[None, :, None]
             value_y = batch.w @ batch.cumulant.T + after.value * batch.discount
             value = after.value * unit
@@ -136,6 +139,11 @@ class ReplaySuccessorFeatures(BehaviourModel):
             "value": value.mean() / size,
         }
         return Losses(loss, loss.new_zeros(()), metrics)
+
+    def values_after(self, batch: TaskBatch, num_whole: int | None = None) -> UnderTasks:
+        """The target network's psi of the policies of all tasks in the states that were reached."""
+        hidden = self.target_psi.first_step(batch.next_observation)
+        return self.target_psi.greedy(hidden, batch.w, num_whole, self.replay.target_temperature)
 
     @torch.no_grad()
     def move_target(self) -> None:

@@ -27,7 +27,7 @@ class Pack:
     """Name on the card; by default the name of the run."""
     about: str = ""
     """One sentence on the card."""
-    precision: Literal["float32", "float16"] = "float32"
+    precision: Literal["float32", "float16", "int8"] = "float32"
     """Of the stored weights."""
     tasks: bool = True
     """Include the tasks that are saved in the run."""
@@ -67,7 +67,7 @@ class Push:
     """Repository, OWNER/NAME; created if it does not exist."""
     about: str = ""
     """One sentence on the card."""
-    precision: Literal["float32", "float16"] = "float32"
+    precision: Literal["float32", "float16", "int8"] = "float32"
     """Of the stored weights."""
     tasks: bool = True
     """Include the tasks that are saved in the run."""

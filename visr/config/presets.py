@@ -144,10 +144,11 @@ _REPLAY_GRID: dict[str, object] = {
     "gamma": 0.95,
     "num_envs": 16,
     "unroll_length": 128,
-    "num_steps": 300_000,
+    "num_steps": 220_000,  # the rest after the warm-up are few: random steps visit states evenly
     "warmup_steps": 200_000,
+    "target_temperature": 0.1,
     "checkpoint_every": 100_000,
-    "evaluate_every": 300_000,
+    "evaluate_every": 220_000,
 }
 _REPLAY_LARGE_GRID: dict[str, object] = {
     **_REPLAY_GRID,

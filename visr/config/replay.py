@@ -47,6 +47,8 @@ class ReplayConfig:
     """Practised tasks whose policies GPI consults."""
     target_rate: Fraction = 0.1
     """Share of psi that moves into its target network at every update."""
+    target_temperature: Fraction = 0.0
+    """Temperature of the softmax over actions in psi's targets, a share of the task's value; 0: greedy."""
     psi_width: Size = 256
     """Units that join a state, an action and a task."""
 

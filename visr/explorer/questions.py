@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,14 @@ from visr.explorer import painting, pictures
 from visr.inference import preferences, recording
 from visr.inference.preferences import SEGMENT, Preferences
 from visr.inference.recording import Recording
+from visr.play.rendering import Picture
+from visr.play.segment_films import SegmentFilms
 
 MAX_ANSWERS = 400
 _UNSAVED_STEPS = 1_500
 """Steps recorded for this page alone, where observations are too large to be kept with the run."""
+_LEAST_STARTS = 20
+"""Fewer segments that can be filmed are too few to choose from."""
 _MAX_FIELDS = 6
 """Most numbers of an observation that are plotted."""
 
@@ -33,26 +39,54 @@ class Questions:
         self._run = run
 
     @functools.cached_property
+    def _films(self) -> SegmentFilms | None:
+        """Episodes that the environment draws again; None for grids, images, and what cannot be drawn."""
+        run = self._run
+        if painting.is_paintable(run) or self._has_images or not run.config.has_environment:
+            return None
+        try:
+            films = SegmentFilms(run.visr, run.config)
+        except UserError:
+            return None
+        return films if len(preferences.starts(films.recorded.episode)) > _LEAST_STARTS else None
+
+    @property
+    def _has_images(self) -> bool:
+        space = self._run.agent.spec.observation_space
+        return isinstance(space, spaces.Box) and len(space.shape) == 3
+
+    @functools.cached_property
     def recorded(self) -> Recording:
-        """The run's recording, episode after episode."""
-        if self.is_kept:
+        """The steps that are asked about, episode after episode: the run's recording, or filmed steps."""
+        if self._films is not None:
+            return self._films.recorded
+        if self._has_recording:
             return self._run.recording().in_order()
         return recording.record(self._run.visr, self._run.config, _UNSAVED_STEPS).in_order()
 
+    @functools.cached_property
+    def _prior(self) -> NDArray[np.float64] | None:
+        recorded = self.recorded
+        return preferences.prior_of(self._run.agent, recorded.phi, recorded.episode)
+
     @property
     def is_kept(self) -> bool:
-        """Whether the run keeps its recording, so that Python finds the same segments."""
+        """Whether the run keeps the steps that are asked about, so that Python finds the same segments."""
+        return self._films is None and self._has_recording
+
+    @property
+    def _has_recording(self) -> bool:
         num_steps, directory = self._run.config.inference.recorded_steps, self._run.directory
         is_possible = recording.is_possible(self._run.agent.spec.observation_space, num_steps)
         return directory.recorded.exists() or (num_steps > 0 and is_possible)
 
     def next(self, answers: Answers, number: int) -> dict[str, Any]:
-        """The pair that would tell most after these answers, as first steps and films."""
+        """The pair to compare after these answers, as first steps and films."""
         found, recorded = self.prompt(answers) if len(answers) else None, self.recorded
         known = np.zeros((0, 0)) if found is None else found.better - found.worse
         starts = preferences.starts(recorded.episode)
-        pair = preferences.next_pair(recorded.phi, starts, known, seed=number)
-        return {"pair": pair, "num_steps": SEGMENT, "films": [self._film(start) for start in pair]}
+        pair = preferences.next_pair(recorded.phi, starts, known, number, prior=self._prior)
+        return {"pair": pair, "num_steps": SEGMENT, "films": self._shown(pair)}
 
     def prompt(self, answers: Answers) -> Preferences:
         """The prompt that the answers are."""
@@ -66,7 +100,16 @@ class Questions:
             for at in answers.T
         )
         count = len(answers)
-        return Preferences(f"{count} preference{'s' if count > 1 else ''}", better, worse)
+        return Preferences(
+            f"{count} preference{'s' if count > 1 else ''}", better, worse, self._prior
+        )
+
+    def _shown(self, pair: Sequence[int]) -> list[dict[str, Any]]:
+        """Films by the environment, where it draws both segments."""
+        if self._films is not None:
+            with contextlib.suppress(UserError):  # it does not repeat one of them
+                return [_strip(self._films.film(start, SEGMENT)) for start in pair]
+        return [self._film(start) for start in pair]
 
     def _film(self, start: int) -> dict[str, Any]:
         """A path on the grid, pictures of images, curves of numbers."""
@@ -76,10 +119,8 @@ class Questions:
         )
         if painting.is_paintable(self._run):
             return {"kind": "path", "states": states.tolist()}
-        space = self._run.agent.spec.observation_space
-        if isinstance(space, spaces.Box) and len(space.shape) == 3:
-            film, size = pictures.strip([pictures.of_observation(s, self._run) for s in states])
-            return {"kind": "film", "film": film, "size": size, "num_frames": len(states)}
+        if self._has_images:
+            return _strip([pictures.of_observation(state, self._run) for state in states])
         return {"kind": "numbers", **self._curves(states)}
 
     def _curves(self, states: NDArray) -> dict[str, Any]:
@@ -94,6 +135,11 @@ class Questions:
             "names": [recorded.names[column] for column in varied],
             "values": [painting.rounded(column) for column in scaled.T],
         }
+
+
+def _strip(frames: Sequence[Picture]) -> dict[str, Any]:
+    film, size = pictures.strip(frames)
+    return {"kind": "film", "film": film, "size": size, "num_frames": len(frames)}
 
 
 def lines(answers: Answers) -> list[str]:

@@ -60,7 +60,7 @@ class Demonstration:
         """
         if len(self.states) < 1:
             raise UserError("The demonstration has no states; give at least one.")
-        phi = features(model, self.states)
+        phi = self._features(model)
         mean = phi.mean(axis=0).astype(np.float64)
         length = float(np.linalg.norm(mean))
         if length < 1e-6:
@@ -95,6 +95,12 @@ class Demonstration:
             if name in shares:
                 one.measures["agreeing actions"] = shares[name]
         return Comparison(estimates, best, len(phi), 1, len(phi), words=words, counted="states")
+
+    def _features(self, model: BehaviourModel) -> NDArray[np.float32]:
+        """phi of the states, or of the steps between them where one state alone has no features."""
+        if model.features_of_pairs and len(self.states) > 1:
+            return features(model, self.states[1:], self.states[:-1])
+        return features(model, self.states)
 
     def _contrast(self, phi: NDArray[np.float32], others: NDArray) -> Estimate | None:
         """C^(-1/2) (mean phi here - mean phi of others), C the others' covariance; None if it is 0."""

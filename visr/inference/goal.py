@@ -53,6 +53,11 @@ class Goal:
         Of these, whitened regression reached goals best: .74 and .27 of optimal on goals of the packed grid
         and four rooms, where phi(goal) reached .39 and .14.
         """
+        if model.features_of_pairs:
+            raise UserError(
+                "The features of this agent are events between two observations, so one observation is no "
+                "goal; describe a reward or show a demonstration."
+            )
         phi = features(model, self.states)
         w = phi.mean(axis=0).astype(np.float64)
         length = float(np.linalg.norm(w))

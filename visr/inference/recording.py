@@ -116,12 +116,14 @@ def record(
     num_steps: int,
     seed: int = 0,
     note: Callable[[int], None] = lambda num_steps: None,
+    num_episodes: int | None = None,
 ) -> Recording:
     """Play with a new task every 40 steps, as in training, and keep everything but rewards.
 
-    `note` is called with the number of steps recorded so far.
+    `note` is called with the number of steps recorded so far. With `num_episodes` each of as many
+    environments plays one episode.
     """
-    env = envs.make_vec(config, min(_NUM_ENVS, num_steps))
+    env = envs.make_vec(config, num_episodes or min(_NUM_ENVS, num_steps))
     random = torch.Generator().manual_seed(seed)
     actor = EpsilonGreedyActor(agent, env.num_envs, epsilon=config.agent.epsilon, random=random)
     kept: list[EpisodeSteps] = []
@@ -135,7 +137,15 @@ def record(
 
     schedule = TaskSchedule(collect.own_tasks(agent, seed), config.training.unroll_length)
     with devices.threads(config.training):
-        play_episodes(actor, env, schedule, num_steps, seed=seed, max_steps=num_steps, on_step=keep)
+        play_episodes(
+            actor,
+            env,
+            schedule,
+            num_episodes or num_steps,
+            seed=seed,
+            max_steps=num_steps,
+            on_step=keep,
+        )
     env.close()
 
     def joined(arrays: Iterable[NDArray]) -> NDArray:

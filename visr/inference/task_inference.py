@@ -191,16 +191,20 @@ class TaskInference:
             name, given = Path(given).name, _pairs_of_file(Path(given))
         if not isinstance(given, Sequence) or not given:
             raise UserError("Preferences are pairs of segments: [(better, worse), ...].")
+        recorded = self.recording().in_order() if self._is_recorded else None
         sums = []
         for number, pair in enumerate(given):
             if not isinstance(pair, Sequence) or len(pair) != 2:
                 raise UserError(f"Preference {number} is no pair of segments (better, worse).")
-            sums.append([self._segment(part, number) for part in pair])
+            sums.append([self._segment(part, number, recorded) for part in pair])
         better, worse = np.array(sums).transpose(1, 0, 2)
+        prior = None
+        if recorded is not None:
+            prior = preferences.prior_of(self.agent, recorded.phi, recorded.episode)
         plural = "s" if len(better) > 1 else ""
-        return Preferences(f"{len(better)} preference{plural} ({name})", better, worse)
+        return Preferences(f"{len(better)} preference{plural} ({name})", better, worse, prior)
 
-    def _segment(self, given: Any, number: int) -> NDArray[np.float64]:
+    def _segment(self, given: Any, number: int, recorded: Recording | None) -> NDArray[np.float64]:
         """Summed phi of a segment: (start, stop) in the recording, or its observations."""
         is_range = (
             isinstance(given, Sequence)
@@ -209,7 +213,8 @@ class TaskInference:
         )
         if not is_range:
             return collect.features(self.agent, self._encoded(given, "segment")).sum(axis=0)
-        recorded = self.recording().in_order()
+        if recorded is None:
+            recorded = self.recording()  # says why there is none
         start, stop = int(given[0]), int(given[1])
         if not 0 <= start < stop <= len(recorded.action):
             raise UserError(

@@ -111,14 +111,26 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
             torch.bmm(joined, weight).squeeze(-1) + bias, self.sums(joined[:num_whole])
         )
 
-    def greedy(self, hidden: Tensor, w: Tensor, num_whole: int | None = None) -> UnderTasks:
-        """The same of the greedy action of each task in N states: hidden [N, hidden], w [M, d]."""
+    def greedy(
+        self, hidden: Tensor, w: Tensor, num_whole: int | None = None, temperature: float = 0.0
+    ) -> UnderTasks:
+        """The same of the greedy action of each task in N states: hidden [N, hidden], w [M, d].
+
+        With a temperature, of a softmax over the actions, whose unit is the task's mean value plus its
+        typical reward. Actions of equal value then have equal shares; the greedy action among them
+        changes at random from update to update.
+        """
         joined = (self.of_actions(hidden) + self.of_tasks(w)[:, None, None]).relu_()
         weight, bias = self.fold(w)
         values = torch.bmm(joined.flatten(1, 2), weight).view(joined.shape[:3]) + bias[..., None]
-        value, action = values.max(dim=-1)
-        index = action[:num_whole, :, None, None].expand(-1, -1, 1, self.width)
-        return UnderTasks(value, self.sums(joined[:num_whole].gather(2, index).squeeze(2)))
+        if temperature == 0:
+            value, action = values.max(dim=-1)
+            index = action[:num_whole, :, None, None].expand(-1, -1, 1, self.width)
+            return UnderTasks(value, self.sums(joined[:num_whole].gather(2, index).squeeze(2)))
+        typical = values.amax(dim=-1).abs().mean(dim=1) + w.norm(dim=1) * math.sqrt(w.shape[1])
+        share = (values / (temperature * typical[:, None, None])).softmax(dim=-1)
+        mixed = (joined[:num_whole] * share[:num_whole, ..., None]).sum(dim=2)
+        return UnderTasks((values * share).sum(dim=-1), self.sums(mixed))
 
 
 class UnderTasks(NamedTuple):

@@ -44,6 +44,11 @@ class PlaneTrunk(Trunk):
         self.agent_plane: Tensor
         self.register_buffer("agent_plane", torch.tensor(-1))
 
+    def check(self) -> None:
+        """Refuse, with a ValueError, a number that is no plane."""
+        if not -1 <= int(self.agent_plane) < self._planes:
+            raise ValueError("the agent's plane does not exist")
+
     def forward(self, observation: Tensor) -> Tensor:
         """[N, C, H, W] uint8 -> [N, size]"""
         rows, starts = self._rows(observation)

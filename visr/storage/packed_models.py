@@ -1,6 +1,6 @@
 """A packed model: phi and psi of a run, its card and its tasks in one safetensors file, without any code.
 
-tensors     phi.* and psi.*
+tensors     phi.* and psi.*; with precision int8 also the scales of their rows (packed_weights.py)
 metadata    `card`: the JSON of `Card`; `tasks`: a JSON object of task.json contents by name; `checksum`
 
 Models of the package are such files, pretrained/NAME.safetensors, of at most 2 MB.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from visr import strict_json, terminal
 from visr.config import Bound, RunConfig
 from visr.errors import UserError, did_you_mean
-from visr.storage import schema
+from visr.storage import packed_weights, schema
 from visr.storage.files import (
     CHECKSUM,
     DamagedFile,
@@ -48,13 +48,35 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _MAKE = "`visr pack` makes one"
 
 
+Text = Annotated[str, Bound(0, 2_000)]
+
+
+@dataclass(frozen=True)
+class PromptScore:
+    """What prompts of one kind reach without a weight change, beside policies that know nothing of them."""
+
+    kind: Literal["reward", "goal", "demonstration"]
+    prompt: Text
+    """What was asked for."""
+    unit: Text
+    """What the numbers are."""
+    score: float
+    random: float
+    """Of the random policy."""
+    best_constant: float | None = None
+    """Of the best action when repeated; None where there are too many actions."""
+    standard_error: float | None = None
+    """Of the score."""
+
+
 @dataclass(frozen=True)
 class Scores:
     """Measured scores, and the command that measures them."""
 
     fraction_of_optimal: dict[str, float] = field(default_factory=dict)
     mean_score_of_30_episodes: dict[str, float] = field(default_factory=dict)
-    command: Annotated[str, Bound(0, 2_000)] = ""
+    command: Text = ""
+    by_prompt: Annotated[tuple[PromptScore, ...], Bound(0, 100)] = ()
 
 
 @dataclass(frozen=True)
@@ -64,17 +86,19 @@ class Card:
     FORMAT: ClassVar[int] = 1
 
     name: Annotated[str, Bound(1, 100)]
-    about: Annotated[str, Bound(0, 2_000)]
+    about: Text
     """One sentence."""
     num_steps: schema.Count
     """Steps that trained the weights."""
     seed: int
-    precision: Literal["float32", "float16"]
+    precision: packed_weights.Precision
     """Of the stored weights."""
     scores: Scores
     recipe: Annotated[tuple[Annotated[str, Bound(0, 4_000)], ...], Bound(0, 20)]
     """Commands that make it again."""
     config: RunConfig
+    cannot: Annotated[tuple[Text, ...], Bound(0, 100)] = ()
+    """What it cannot do, one sentence each."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +125,12 @@ class PackedModel:
         return run
 
     def weights(self) -> dict[str, Tensor]:
-        """The tensors of phi and psi by name; float16 becomes float32."""
-        import torch
-
+        """The tensors of phi and psi by name, in full precision."""
         tensors = read_tensors(self.path, "get it again from where it came")
-        for name, tensor in tensors.items():
-            if not tensor.is_floating_point() or not torch.isfinite(tensor).all():
-                raise UserError(f"{self.path} is damaged ({name} holds no finite numbers).")
-        return {k: v.float() if v.dtype == torch.float16 else v for k, v in tensors.items()}
+        try:
+            return packed_weights.restored(tensors)
+        except ValueError as error:
+            raise UserError(f"{self.path} is damaged ({error}).") from None
 
 
 def is_packed(address: str | Path) -> bool:
@@ -183,14 +205,11 @@ def pack(
 ) -> Path:
     """Write a packed model of at most `most` bytes."""
     import safetensors.torch
-    import torch
 
-    stored = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
-    if card.precision == "float16":
-        stored = {k: v.half() if v.dtype == torch.float32 else v for k, v in stored.items()}
-    for name, tensor in stored.items():
-        if not torch.isfinite(tensor).all():
-            raise UserError(f"{name} does not fit {card.precision}; pack the model in float32.")
+    try:
+        stored = packed_weights.stored(tensors, card.precision)
+    except ValueError as error:
+        raise UserError(f"{error} in {card.precision}; pack the model in float32.") from None
     metadata = {
         "card": json.dumps(schema.to_dict(card)),
         "tasks": json.dumps({name: task.to_dict() for name, task in sorted(tasks.items())}),
@@ -203,7 +222,7 @@ def pack(
     if len(content) > most:
         raise UserError(
             f"{card.name} would take {len(content):,} bytes in {card.precision} and a model may take "
-            f"{most:,}; pack it in float16, or train smaller networks."
+            f"{most:,}; pack it in float16 or int8, or train smaller networks."
         )
     if path.is_dir():
         raise UserError(f"{path} is a directory; name a file such as {path / 'model.safetensors'}.")

@@ -36,6 +36,12 @@ class PlaneEvents(TransitionFeatures):
         self.register_buffer("event", torch.full((num_features,), -1))
         self.register_buffer("scale", torch.ones(num_features))
 
+    def check(self) -> None:
+        """Refuse, with a ValueError, numbers that are no event of these planes."""
+        possible = 4 * self._planes + 2 * self._planes * (self._planes - 1) + 1
+        if not bool(((self.event >= -1) & (self.event < possible)).all()):
+            raise ValueError("an event does not exist")
+
     @property
     def num_used(self) -> int:
         """Features that stand for an event."""

@@ -34,7 +34,7 @@ class Collection:
     root: Path
     runs: list[RunSummary]
     damaged: dict[str, str]
-    """Runs that cannot be read or that repeat another, with the reason."""
+    """Runs that cannot be read, repeat another or are too short, with the reason."""
     suites: list[Suite]
     grid: Suite | None
 
@@ -106,9 +106,13 @@ def gather(root: Path) -> Collection:
             f"{root} holds no run (no config.json), nor any below it; name a run's own directory or "
             "one that holds several."
         )
-    found, repeated = entries.collect(runs)
-    suites = entries.sort([run for run in runs if run.env != GRID], found)
-    return Collection(root, runs, damaged | repeated, suites, grid.suite(runs))
+    short = entries.too_short(runs)
+    used = [run for run in runs if run.name not in short]
+    found, repeated = entries.collect(used)
+    repeated |= grid.repeated(used)
+    others = [run for run in runs if run.name in short]
+    suites = entries.sort([run for run in used if run.env != GRID], found, others)
+    return Collection(root, runs, damaged | repeated | short, suites, grid.suite(used))
 
 
 def _section(suite: Suite) -> Section:
@@ -181,7 +185,7 @@ def summary(found: Collection) -> dict[str, Any]:
     return {
         "directory": str(found.root),
         "num_runs": len(found.runs),
-        "num_counted": sum(run.has_score for run in found.runs),
+        "num_counted": sum(run.name not in found.left_out for run in found.runs),
         "left_out": found.left_out,
         "suites": {suite.key: _suite_summary(suite) for suite in suites},
     }

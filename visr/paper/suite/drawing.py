@@ -85,7 +85,10 @@ def _dashes(name: str) -> Any:
 
 
 def line_styles(names: Sequence[str]) -> dict[str, LineStyle]:
-    """A line style for each name, each used once: where an agent's own is taken, the next free one."""
+    """A line style for each name, each used once.
+
+    Where an agent's own is taken: its family's colour if only one line has it, else an unused colour.
+    """
     styles: dict[str, LineStyle] = {}
     for name in names:
         own = LineStyle(colour(name), _dashes(name))
@@ -93,8 +96,9 @@ def line_styles(names: Sequence[str]) -> dict[str, LineStyle]:
             styles[name] = own
     for name in names:
         if name not in styles:
-            used = {s.color for s in styles.values()}
-            hues = [colour(name), *sorted(style.PALETTE.values(), key=lambda hue: hue in used)]
+            used, own = [s.color for s in styles.values()], colour(name)
+            hues = sorted(style.PALETTE.values(), key=lambda hue: hue in used)
+            hues = [own, *hues] if used.count(own) < 2 or hues[0] in used else [*hues, own]
             every = [LineStyle(hue, dashes) for hue in hues for dashes in _DASHES]
             styles[name] = next((s for s in every if s not in styles.values()), every[0])
     return {name: styles[name] for name in names}

@@ -69,6 +69,12 @@ class Entry:
         """Seeds that played any game."""
         return {seed for of in self.scores.values() for seed in of}
 
+    @property
+    def seeds_per_game(self) -> tuple[int, int]:
+        """The smallest and the largest number of seeds that a game was played with."""
+        counts = [len(of) for of in self.scores.values()]
+        return min(counts), max(counts)
+
     def add(self, game: str, seed: int, score: float) -> None:
         """Add a score, unless there is one of the same game and seed."""
         self.scores.setdefault(game, {}).setdefault(seed, score)
@@ -76,6 +82,19 @@ class Entry:
     def mean(self, game: str) -> float:
         """Mean over seeds."""
         return float(np.mean(list(self.scores[game].values())))
+
+
+def too_short(runs: Sequence[RunSummary]) -> dict[str, str]:
+    """By name, why a run is not used: it had less than 1 % of the steps of its agent's longest run."""
+    longest: dict[str, int] = {}
+    for run in runs:
+        longest[run.label] = max(longest.get(run.label, 0), run.num_steps)
+    return {
+        run.name: f"was trained for {run.num_steps:,} steps, less than 1 % of the {longest[run.label]:,} "
+        f"steps of the longest run of {run.label}."
+        for run in runs
+        if run.has_score and 100 * run.num_steps < longest[run.label]
+    }
 
 
 def collect(runs: Sequence[RunSummary]) -> tuple[list[Entry], dict[str, str]]:
@@ -229,15 +248,24 @@ def name_of(game: str) -> str:
     return style.plain(game.split("/")[-1].rsplit("-v", 1)[0])
 
 
-def sort(runs: Sequence[RunSummary], entries: Sequence[Entry]) -> list[Suite]:
-    """The suites with at least one run: Atari, MinAtar, others."""
+def sort(
+    runs: Sequence[RunSummary], entries: Sequence[Entry], left_out: Sequence[RunSummary] = ()
+) -> list[Suite]:
+    """The suites with at least one run: Atari, MinAtar, others.
+
+    Random policies that were played beside runs that are `left_out` count for the scale, too.
+    """
     found = []
     for key, title in _TITLES.items():
         own_runs = tuple(run for run in runs if _kind(run.env) == key)
         played = ({g: s for g, s in e.scores.items() if _kind(g) == key} for e in entries)
         own = [Entry(e.key, s) for e, s in zip(entries, played, strict=True) if s]
         if own_runs:
-            found.append(_suite(key, title, own_runs, tuple(own)))
+            played_at_random: dict[str, list[float]] = {}
+            for run, score in _random_scores(r for r in (*runs, *left_out) if _kind(r.env) == key):
+                played_at_random.setdefault(run.env, []).append(score)
+            random = {game: float(np.mean(scores)) for game, scores in played_at_random.items()}
+            found.append(_suite(key, title, own_runs, tuple(own), random))
     return found
 
 
@@ -247,7 +275,13 @@ def _kind(env: str) -> str:
     return "minatar" if env.startswith(MINATAR) else "other"
 
 
-def _suite(key: str, title: str, runs: tuple[RunSummary, ...], entries: tuple[Entry, ...]) -> Suite:
+def _suite(
+    key: str,
+    title: str,
+    runs: tuple[RunSummary, ...],
+    entries: tuple[Entry, ...],
+    random: dict[str, float],
+) -> Suite:
     """On Atari 0 and 100 are published scores; elsewhere they are measured in these runs."""
     if key == "atari":
         return Suite(
@@ -258,10 +292,6 @@ def _suite(key: str, title: str, runs: tuple[RunSummary, ...], entries: tuple[En
         )  # fmt: skip
     played = tuple(sorted({game for entry in entries for game in entry.scores}))
     games = (GameSet("all", f"{len(played)} game{'' if len(played) == 1 else 's'}", played),)
-    played_at_random: dict[str, list[float]] = {}
-    for run, score in _random_scores(runs):
-        played_at_random.setdefault(run.env, []).append(score)
-    random = {game: float(np.mean(scores)) for game, scores in played_at_random.items()}
     for entry in sorted(entries, key=lambda entry: entry.key.num_steps, reverse=True):
         if entry.key.name in _REFERENCES and all(
             game in random and game in entry.scores and entry.mean(game) > random[game]

@@ -20,6 +20,7 @@ _POINTS = 80  # along the horizontal axis
 _ACROSS = 5  # panels beside each other
 _FIGURE_2A = ("GPI VISR", "VISR", "GPI RF VISR", "RF VISR")
 _MOST_PROFILES = 12
+_MOST_CURVES = 8
 _THRESHOLDS = 101
 _LETTER = 0.057  # inches of a letter of a row's name
 
@@ -141,14 +142,17 @@ def every_game(suite: Suite) -> Drawing | None:
     if not by_game:
         return None
     zero = "0, the score of a random player." if suite.is_normalised else "0."
+    agents, last = _drawn(by_game, list(lines))
+    others = len(lines) - len(agents)
+    without = f" The CSV file has {others} more agents." if others else ""
     return Drawing(
         f"{suite.key}_learning_curves",
         "Every game during training",
         f"Learning curves of {len(by_game)} games, a panel each.",
-        f"The {suite.unit} during training, up to {short_count(steps[-1])} steps: means over "
+        f"The {suite.unit} during training, up to {short_count(last)} steps: means over "
         "seeds of the running mean of finished episodes. Each panel has its own vertical axis; the "
-        f"horizontal line is {zero}",
-        lambda: _draw_panels(by_game, list(lines)),
+        f"horizontal line is {zero}{without}",
+        lambda: _draw_panels(by_game, agents, last),
         ("agent", "game", "num_steps", "score"),
         [
             (agent, name_of(game), *row[:2])
@@ -159,20 +163,41 @@ def every_game(suite: Suite) -> Drawing | None:
     )
 
 
-def _draw_panels(by_game: dict[str, dict[str, Curve]], agents: list[str]) -> Figure:
+def _drawn(by_game: dict[str, dict[str, Curve]], agents: list[str]) -> tuple[list[str], float]:
+    """The agents whose lines are drawn, and the last step: those with most games, the best ones first.
+
+    Agents trained for more than four times the median length are left out if there are too many.
+    """
+    ends = {agent: [_end(of[agent]) for of in by_game.values() if agent in of] for agent in agents}
+    middle = float(np.median([steps for of in ends.values() for steps, _ in of]))
+    chosen = agents
+    if len(agents) > _MOST_CURVES:
+        short = [a for a in agents if max(steps for steps, _ in ends[a]) <= 4 * middle]
+        ranked = sorted(short, key=lambda a: (-len(ends[a]), -np.mean([y for _, y in ends[a]]), a))
+        chosen = [agent for agent in agents if agent in ranked[:_MOST_CURVES]]
+    return chosen, max(steps for agent in chosen for steps, _ in ends[agent])
+
+
+def _end(curve: Curve) -> tuple[float, float]:
+    """The last step with a score, and that score."""
+    known = np.flatnonzero(np.isfinite(curve.y))
+    return (float(curve.x[known[-1]]), float(curve.y[known[-1]])) if known.size else (0.0, 0.0)
+
+
+def _draw_panels(by_game: dict[str, dict[str, Curve]], agents: list[str], last: float) -> Figure:
     styles, down = line_styles(agents), -(-len(by_game) // _ACROSS)
     figure, every = new_figure(
-        1.05 * down, left=0.045, right=0.99, bottom=0.15, top=0.2, down=down, across=_ACROSS,
-        legend=styles, wspace=0.4, hspace=0.45,
+        1.25 * down, left=0.045, right=0.985, bottom=0.3, top=0.2, down=down, across=_ACROSS,
+        legend=styles, wspace=0.35, hspace=0.5,
     )  # fmt: skip
     for axes, (game, of) in zip(every, by_game.items(), strict=False):
-        plot(axes, of.items(), styles, lw=1.0)
+        plot(axes, [(agent, of[agent]) for agent in agents if agent in of], styles, lw=1.1)
         axes.axhline(0, color=style.RULE, lw=0.6, zorder=0)
         title = name_of(game)
         axes.set_title(title, loc="left", fontsize=6.5, fontweight="bold", color=style.INK, pad=2)
-        axes.set_xlim(0, float(next(iter(of.values())).x[-1]))
-        axes.set_xticks([])
-        axes.spines["bottom"].set_visible(False)
+        axes.set_xlim(0, last)
+        axes.set_xticks([0, last], ["0", short_count(last)], fontsize=5.5)
+        axes.get_xticklabels()[-1].set_horizontalalignment("right")
         axes.yaxis.set_major_locator(MaxNLocator(2))
         axes.tick_params(axis="y", labelsize=5.5, length=1.5, pad=1)
     for axes in every[len(by_game) :]:

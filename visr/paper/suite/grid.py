@@ -29,12 +29,24 @@ ByName = dict[str, list[RunSummary]]
 
 
 def evaluated(runs: Sequence[RunSummary]) -> ByName:
-    """The grid runs with an exact evaluation."""
+    """The grid runs with an exact evaluation, one of each seed."""
     found: ByName = {}
     for run in runs:
-        if run.evaluation:
-            found.setdefault(run.title, []).append(run)
+        others = found.setdefault(run.title, []) if run.evaluation else []
+        if run.evaluation and run.seed not in {other.seed for other in others}:
+            others.append(run)
     return found
+
+
+def repeated(runs: Sequence[RunSummary]) -> dict[str, str]:
+    """By name, why a grid run is not used: it repeats another."""
+    used = {run.name: run for same in evaluated(runs).values() for run in same}
+    first = {(run.title, run.seed): name for name, run in used.items()}
+    return {
+        run.name: f"has the same agent, steps and seed as {first[run.title, run.seed]}, which is used."
+        for run in runs
+        if run.evaluation and run.name not in used
+    }
 
 
 def table(by_name: ByName) -> Table:

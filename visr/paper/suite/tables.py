@@ -223,9 +223,10 @@ def _amount(suite: Suite, entry: Entry) -> str:
     played = [sum(game in entry.scores for game in games.games) for games in suite.game_sets]
     sizes = [len(games.games) for games in suite.game_sets]
     counts = " ".join(f"{n}/{size}" for n, size in zip(played, sizes, strict=True))
-    seeds = len(entry.seeds)
+    fewest, most = entry.seeds_per_game
+    seeds = f"{most}" if fewest == most else f"{fewest} to {most}"
     games = "" if played == sizes else f", {counts} games"
-    return f"{steps}{seeds} seed{'' if seeds == 1 else 's'}{games}"
+    return f"{steps}{seeds} seed{'' if most == 1 else 's'}{games}"
 
 
 def robust(suite: Suite) -> list[Table]:
