@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from visr.cluster.loop import ClusterLoop
     from visr.evaluation.two_phase import PhaseTwo
     from visr.paper.baselines.rainbow.agent import Rainbow
+    from visr.paper.baselines.simple.agent import Simple
     from visr.training.offline_loop import OfflineLoop
     from visr.training.replay_loop import ReplayLoop
 
-    AnyTrainer = Loop | ClusterLoop | Rainbow | ReplayLoop | OfflineLoop
+    AnyTrainer = Loop | ClusterLoop | Rainbow | Simple | ReplayLoop | OfflineLoop
 
 log = terminal.logger()
 
@@ -141,12 +142,10 @@ def _trainer(
     num_processes: int | None = None,
     data: Unroll | None = None,
 ) -> Iterator[AnyTrainer]:
-    """The loop of one machine, that of a cluster, the replay learner's two, or Rainbow."""
+    """The loop of one machine, that of a cluster, the replay learner's two, Rainbow or SimPLe."""
     if config.agent.algorithm in BASELINES:
         _refuse_cluster(config, cluster)
-        from visr.paper.baselines.rainbow.agent import Rainbow
-
-        trainer = Rainbow(config)
+        trainer = _baseline(config)
     elif config.agent.algorithm in REPLAY_LEARNERS:
         _refuse_cluster(config, cluster)
         from visr.training.offline_loop import OfflineLoop
@@ -174,6 +173,17 @@ def _trainer(
         yield trainer
 
 
+def _baseline(config: RunConfig) -> Rainbow | Simple:
+    """Rainbow or SimPLe."""
+    if config.agent.algorithm == "rainbow":
+        from visr.paper.baselines.rainbow.agent import Rainbow
+
+        return Rainbow(config)
+    with needing("stable_baselines3", "baselines"):
+        from visr.paper.baselines.simple.agent import Simple
+    return Simple(config)
+
+
 def _train_stable_baseline(run: RunDir, config: RunConfig, cluster: str | None) -> RunDir:
     """Train DQN or PPO; such a run starts over when it is resumed."""
     _refuse_cluster(config, cluster)
@@ -184,7 +194,7 @@ def _train_stable_baseline(run: RunDir, config: RunConfig, cluster: str | None) 
 
 
 def evaluate_baseline(run: RunDir, **counts: int) -> PhaseTwo:
-    """Scores of a trained DQN, PPO or Rainbow agent; `counts` are num_trials and seed."""
+    """Scores of a trained DQN, PPO, Rainbow or SimPLe agent; `counts` are num_trials and seed."""
     from visr.paper.baselines import play
 
     return play.evaluate(run, **counts)
@@ -218,6 +228,7 @@ def _train(
     driver.drive(run, trainer, every, observe, hooks)
     if has_trained or not kept_recording.is_of(run.recorded, trainer.num_steps):
         _save_library(run, trainer)
+        _save_imagined(run, trainer)
         _record(run, trainer, rows, observe)
 
 
@@ -260,6 +271,12 @@ def _save_library(run: RunDir, trainer: AnyTrainer) -> None:
         steps = trainer.recording(_DESCRIBED_STEPS)  # pyright: ignore[reportAttributeAccessIssue]
         practice = getattr(trainer, "practice", None)
         library.describe(trainer.agent, trainer.config, steps, practice).save(run.library)
+
+
+def _save_imagined(run: RunDir, trainer: AnyTrainer) -> None:
+    """Write what SimPLe's model predicts, beside what happened."""
+    if trainer.config.agent.algorithm == "simple":
+        trainer.imagined().save(run.imagined)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _record(

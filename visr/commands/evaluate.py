@@ -91,7 +91,7 @@ def run(args: list[str]) -> int:
 
 
 def _is_baseline(run: str) -> bool:
-    """Whether the run trained DQN, PPO or Rainbow; no packed model did."""
+    """Whether the run trained DQN, PPO, Rainbow or SimPLe; no packed model did."""
     return (
         not packed_models.is_packed(run) and RunDir.open(run).config().agent.algorithm in BASELINES
     )
@@ -203,7 +203,7 @@ def _phase_two(loaded: Run, chosen: Options) -> None:
 
 
 def _evaluate_baseline(chosen: Options) -> None:
-    """Episodes of DQN, PPO or Rainbow."""
+    """Episodes of DQN, PPO, Rainbow or SimPLe."""
     options.refuse(chosen, _TASKS, "does not apply: a baseline was trained on one reward")
     from visr import pretraining
 

@@ -28,12 +28,12 @@ DATASET = "dataset/"
 
 Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
-    "dqn", "ppo", "rainbow",
+    "dqn", "ppo", "rainbow", "simple",
 ]  # fmt: skip
 """The agents; `docs/agents/index.md` has their sources."""
 REPLAY_LEARNERS = ("replay", "fb")
 """Agents that learn from a replay buffer of their own steps, with the settings of `ReplayConfig`."""
-BASELINES = ("dqn", "ppo", "rainbow")
+BASELINES = ("dqn", "ppo", "rainbow", "simple")
 """Agents with their own networks, optimiser and replay buffer; DQN and PPO are Stable-Baselines3's."""
 
 

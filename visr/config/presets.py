@@ -200,6 +200,14 @@ _REPLAY_PLANES: dict[str, object] = {
     "checkpoint_every": 250_000,
 }
 
+SIMPLE: dict[str, object] = {
+    "algorithm": "simple",
+    "num_steps": 100_000,
+    "log_every": 1_000,
+    "checkpoint_every": 1_000,
+}
+"""SimPLe, in the environment's own preset; a row and a checkpoint after each of its 15 iterations."""
+
 _FORWARD_BACKWARD: dict[str, object] = {
     "algorithm": "fb",
     "transitions_per_update": 128,
@@ -279,6 +287,8 @@ def for_environment(env: str, algorithm: str | None = None, given: Iterable[str]
         kind = "grid" if are_states else "minatar" if are_planes else "vectors"
         config = get(f"replay-{kind}")
         return configuration.replace(config, **_FORWARD_BACKWARD) if algorithm == "fb" else config
+    if algorithm == "simple":
+        return configuration.replace(for_environment(env, "visr"), **SIMPLE)
     if env.startswith(ATARI):
         return get("atari")
     if env.startswith(MINATAR):

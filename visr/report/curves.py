@@ -24,6 +24,13 @@ METRICS = {
     "loss": ("Loss of Q", "the squared error of Q"),
     "reward": ("Reward per step", "the reward per step"),
     "return": ("Episode return", "the return of finished episodes"),
+    "plane_accuracy": ("Cells predicted", "the share of all cells that the model predicts"),
+    "changed_accuracy": (
+        "Changed cells predicted",
+        "the share of the cells that changed that the model predicts",
+    ),
+    "frame_loss": ("Loss of the frame", "the model's loss of the next frame in nats"),
+    "simulated_reward": ("Simulated reward", "the reward per simulated step"),
     "foreseen": (
         "Reward variance predicted",
         "the share of the variance of new rewards that the reward model predicts",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from visr.report import curves, library, maps, scores, style
+from visr.report import curves, imagined, library, maps, scores, style
 from visr.report.read import RunData, SavedTask
 
 
@@ -49,6 +49,9 @@ def draw(run: RunData) -> dict[str, Picture]:
             add("values", maps.values(run.snapshot))
         if run.library is not None and (figure := library.draw(run)) is not None:
             add("library", figure)
+        if run.imagined is not None:
+            add("imagined", imagined.frames(run.imagined))
+            add("model error", imagined.errors(run.imagined))
         if (phase := run.two_phase) is not None:
             published = scores.published(phase.random_score, phase.human_score)
             add("phase two", scores.strips(phase.conditions, published))

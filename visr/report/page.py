@@ -12,7 +12,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from visr.atari_games import human_normalised
-from visr.config import REPLAY_LEARNERS, SECTIONS, RunConfig
+from visr.config import BASELINES, REPLAY_LEARNERS, SECTIONS, RunConfig
 from visr.report import commands, curves, library, maps, scores, style
 from visr.report.figures import Picture
 from visr.report.read import RunData
@@ -31,6 +31,9 @@ _TORSOS = {
     "auto": "chosen by the observation's shape", "mlp": "MLP", "nature": "Nature DQN",
     "small": "small, chosen by the observation's shape",
     "minatar": "Young and Tian (2019)", "nips": "Mnih et al. (2013)", "impala": "IMPALA residual",
+}  # fmt: skip
+_AGENTS = {
+    "replay": "Replay learner", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow", "simple": "SimPLe"
 }  # fmt: skip
 _CORES = {"none": "no LSTM", "lstm": "LSTM", "auto": "LSTM for images only"}
 
@@ -81,6 +84,8 @@ def html(run: RunData, pictures: dict[str, Picture]) -> str:
         families=[family for family in style.FAMILIES if family.key in run.evaluation],
         family_size=FAMILY_SIZE,
         gamma=GAMMA,
+        agent_name=_AGENTS.get(config.agent.algorithm, "VISR"),
+        is_baseline=config.agent.algorithm in BASELINES,
         facts=_facts(run),
         metrics={k: words for k, (_, words) in curves.METRICS.items() if k in run.metrics},
         collapsed=float(latest[-1]) if latest.size and (latest > COLLAPSED).all() else None,
@@ -165,6 +170,8 @@ def _facts(run: RunData) -> dict[str, str]:
         "Batch": f"{settings.batch_size} unrolls of {settings.unroll_length} steps",
         "Speed": f"{float(np.median(rates)):,.0f} steps/s" if rates.size else None,
     }
+    if agent.algorithm in BASELINES:
+        facts = {name: facts[name] for name in ("Discount γ", "Speed")}
     if agent.algorithm in REPLAY_LEARNERS:
         facts |= _replay_facts(run)
     return {name: value for name, value in facts.items() if value}

@@ -16,6 +16,7 @@ from visr.storage.records import finetuning
 from visr.storage.records.episodes import EpisodeEvaluation
 from visr.storage.records.finetuning import FinetuneResult
 from visr.storage.records.grid import Evaluation, GridSnapshot
+from visr.storage.records.imagined import Imagined
 from visr.storage.records.library import Library, PractisedTask
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import LARGEST_SCORE, Adapted, AdaptedCondition, TwoPhase
@@ -86,6 +87,8 @@ class RunData:
     tasks: tuple[SavedTask, ...]
     library: Library | None
     """What the replay learner practised."""
+    imagined: Imagined | None
+    """What SimPLe's model predicts, beside what happened."""
     finetune_config: FinetuneConfig | None
     """None unless the run was fine-tuned."""
     finetuned: FinetuneResult | None
@@ -147,6 +150,7 @@ def run_data(path: Path) -> RunData:
         snapshot=GridSnapshot.load(snapshot, config) if snapshot.exists() else None,
         tasks=tuple(_saved_task(file, config) for file in run.task_files()),
         library=Library.load(run.library) if run.library.exists() else None,
+        imagined=Imagined.load(run.imagined) if run.imagined.exists() else None,
         finetune_config=finetuning.settings(run),
         finetuned=FinetuneResult.load(run) if run.is_finetuned else None,
     )

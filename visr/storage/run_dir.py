@@ -7,6 +7,7 @@ cluster.csv                     statistics of remote actors and learners (on a c
 online.csv                      returns of the rewarded environments (if any)
 evaluation.csv                  exact fractions of optimal over training (grid worlds)
 checkpoints/STEPS.safetensors   everything needed to resume; the last two are kept
+imagined.safetensors            real steps beside a world model's predictions of them (SimPLe)
 portrait.safetensors            a snapshot of phi and psi on the grid, for the report's maps
 library.json                    the tasks that the replay learner practised, in words
 recorded.safetensors            reward-free steps with their features, if observations are small
@@ -72,6 +73,7 @@ class RunDir:
         self.adapted = self.path / "adapted.json"
         self.job = self.path / "job.json"
         self.grid_snapshot = self.path / "portrait.safetensors"  # its name in older runs, too
+        self.imagined = self.path / "imagined.safetensors"
         self.tasks = self.path / "tasks"
         self.finetune = self.path / "finetune.json"
         self.finetuned = self.path / "finetuned.json"

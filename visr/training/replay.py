@@ -30,6 +30,20 @@ class Steps(NamedTuple):
     """[N] bool: False for the entry of a last observation"""
 
 
+def single_step(
+    observation: NDArray, action: int, reward: float, terminated: bool, ended: bool, is_step: bool
+) -> Steps:
+    """One entry, for a buffer of `Steps`."""
+    return Steps(
+        torch.as_tensor(observation)[None],
+        torch.tensor([action]),
+        torch.tensor([reward], dtype=torch.float32),
+        torch.tensor([terminated]),
+        torch.tensor([ended]),
+        torch.tensor([is_step]),
+    )
+
+
 class NStepBatch(NamedTuple):
     """B steps with their n-step returns."""
 

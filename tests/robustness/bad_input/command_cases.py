@@ -36,6 +36,7 @@ WORDS = [
     Case(f"{TRAIN} Xyzzy/Plugh-v9", "'Xyzzy/Plugh-v9'", "visr list envs"),
     Case(f"{TRAIN} visr/Gird-v0", "'visr/Gird-v0'", "'visr/Grid-v0'"),
     Case(f"{TRAIN} Pendulum-v1", "Box(-2.0, 2.0", "--discretise 3"),
+    Case(f"{TRAIN} CartPole-v1 --algorithm simple", "CartPole-v1 has none", "use ppo"),
     Case(f"{TRAIN} no_such_one:X-v0", "'no_such_one:X-v0'", "imported"),
     Case("pretrain --preset enormous", "'enormous'", "smoke"),
     Case("pretrain --preset smoek", "'smoek'", "did you mean smoke"),

@@ -1,1 +1,1 @@
-"""Agents that learn from rewards alone: DQN and PPO of Stable-Baselines3, and our Rainbow."""
+"""Agents that learn from rewards alone: DQN and PPO of Stable-Baselines3, our Rainbow and our SimPLe."""

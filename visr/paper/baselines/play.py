@@ -49,6 +49,9 @@ def load_policy(run: RunDir, config: RunConfig) -> tuple[Callable[[NDArray], NDA
         return rainbow.load(run, config)
     with needing("stable_baselines3", "baselines"):
         from visr.paper.baselines import sb3
+        from visr.paper.baselines.simple import agent as simple
+    if config.agent.algorithm == "simple":
+        return simple.load(run, config)
     model = sb3.load(run, config)
     num_actions = int(model.action_space.n)  # pyright: ignore
     return lambda seen: model.predict(seen, deterministic=True)[0], num_actions

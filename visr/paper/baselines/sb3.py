@@ -90,18 +90,12 @@ def load(run: RunDir, config: RunConfig) -> Model:
 
 def build(config: RunConfig, env: BaselineVecEnv) -> Model:
     """The model with initial weights that depend on nothing but the seed."""
-    space = env.observation_space
-    small = conv_torsos.is_image(space) and min((space.shape or ())[1:]) < 36
-    network = (
-        {"features_extractor_class": SmallImageTorso, "normalize_images": False} if small else {}
-    )
     shared: dict[str, Any] = {
-        "policy": "CnnPolicy" if conv_torsos.is_image(space) else "MlpPolicy",
+        **policy_network(env.observation_space),
         "env": env,
         "gamma": config.agent.gamma,
         "seed": config.training.seed,
         "device": config.training.device,
-        "policy_kwargs": network,
     }
     num_steps = config.training.num_steps
     with warnings.catch_warnings():  # it does not recognise the observations as images
@@ -130,6 +124,16 @@ def build(config: RunConfig, env: BaselineVecEnv) -> Model:
             exploration_fraction=0.1,
             exploration_final_eps=0.1,
         )
+
+
+def policy_network(space: Space) -> dict[str, Any]:
+    """The arguments of Stable-Baselines3 that choose a network for these observations."""
+    small = conv_torsos.is_image(space) and min((space.shape or ())[1:]) < 36
+    network = (
+        {"features_extractor_class": SmallImageTorso, "normalize_images": False} if small else {}
+    )
+    name = "CnnPolicy" if conv_torsos.is_image(space) else "MlpPolicy"
+    return {"policy": name, "policy_kwargs": network}
 
 
 class _ReturnRows(BaseCallback):

@@ -27,7 +27,11 @@ _PLAIN: dict[str, dict[str, Any]] = {
     "visr-metra": {"objective": "metra", "centred": True},
     "visr-plus": presets.MINATAR_PLUS,
 }
-_DATA_EFFICIENT = {"algorithm": "rainbow", "rainbow_recipe": "data-efficient"}
+_SETTINGS: dict[str, dict[str, Any]] = {
+    "der": {"algorithm": "rainbow", "rainbow_recipe": "data-efficient"},
+    "simple": presets.SIMPLE,
+}
+"""Agents that need more than the name of their algorithm."""
 FORMS = (
     *_PLAIN,
     "visr-dD",
@@ -39,6 +43,7 @@ FORMS = (
     "ppo-STEPS",
     "rainbow-STEPS",
     "der-STEPS",
+    "simple-STEPS",
 )
 """D is a number of features, K a number of skills, STEPS a number of steps such as 100k or 10m."""
 
@@ -85,8 +90,8 @@ def named(name: str) -> PlannedAgent:
         if skills[2]:
             fields["diayn_subtract_prior"] = False
         return PlannedAgent(name, fields)
-    if budget := re.fullmatch(r"(nsq|dqn|ppo|rainbow|der)-(\d{1,9})([km]?)", name):
+    if budget := re.fullmatch(r"(nsq|dqn|ppo|rainbow|der|simple)-(\d{1,9})([km]?)", name):
         num_steps = int(budget[2]) * _UNITS.get(budget[3], 1)
-        fields = _DATA_EFFICIENT if budget[1] == "der" else {"algorithm": budget[1]}
+        fields = _SETTINGS.get(budget[1], {"algorithm": budget[1]})
         return PlannedAgent(name, {**fields, "num_steps": num_steps})
     raise UserError(f"There is no agent {name!r} for a plan; there are {', '.join(FORMS)}.")

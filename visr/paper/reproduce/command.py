@@ -36,9 +36,9 @@ class Options:
     The ledger in the plan's directory records which jobs are done, so the same command continues a plan
     that was stopped. Agents: visr, visr-no-gpi, rf-visr, rf-visr-no-gpi, diayn-K, diayn-K-log-q, nsq-STEPS,
     pos-nsq, rf-curiosity, idf-curiosity, uniform, dqn-STEPS, ppo-STEPS, rainbow-STEPS, der-STEPS
-    (data-efficient Rainbow); K is a number of skills, STEPS a number such as 100k or 10m. Beyond the paper:
-    visr-visited, visr-rnd, visr-particles, visr-laplacian, visr-metra, visr-dD (D features), visr-plus
-    (visited, rnd and a weighted loss together), visr-plus-dD.
+    (data-efficient Rainbow), simple-STEPS; K is a number of skills, STEPS a number such as 100k or 10m.
+    Beyond the paper: visr-visited, visr-rnd, visr-particles, visr-laplacian, visr-metra, visr-dD (D
+    features), visr-plus (visited, rnd and a weighted loss together), visr-plus-dD.
     """
 
     suite: Annotated[plan.SuiteName, tyro.conf.Positional, tyro.conf.arg(metavar="SUITE")]

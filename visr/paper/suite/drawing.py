@@ -29,6 +29,7 @@ _FAMILIES = {
     "Rainbow": "sky",
     "DER": "sky",
     "PPO": "sky",
+    "SimPLe": "sky",
     "Random": "grey",
 }
 _DASHES: tuple[Any, ...] = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5)))

@@ -36,7 +36,7 @@ _WITHOUT_REWARDS = {
     "idf-curiosity": "IDF Curiosity @0",
     "uniform": "Random @0",
 }
-_WITH_REWARDS = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow"}
+_WITH_REWARDS = {"nsq": "NSQ", "dqn": "DQN", "ppo": "PPO", "rainbow": "Rainbow", "simple": "SimPLe"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr.training.replay import Indices, NStepBatch, ReplayBuffer, Steps
+from visr.training.replay import Indices, NStepBatch, ReplayBuffer, Steps, single_step
 
 
 class SumTree:
@@ -70,7 +70,7 @@ class PrioritisedReplay:
     def __init__(self, observation: NDArray, capacity: int, n_step: int, gamma: float) -> None:
         """`observation` is an example of one."""
         self._n_step, self._gamma = n_step, gamma
-        self._buffer = ReplayBuffer(capacity, _entry(observation, 0, 0.0, False, False, False))
+        self._buffer = ReplayBuffer(capacity, single_step(observation, 0, 0.0, False, False, False))
         self._tree = SumTree(capacity)
         self._largest_priority = 1.0
         self._num_ready = 0
@@ -91,7 +91,7 @@ class PrioritisedReplay:
 
     def add(self, observation: NDArray, action: int, reward: float, terminated: bool) -> None:
         """Store a step with the largest priority so far."""
-        self._append(_entry(observation, action, reward, terminated, terminated, True))
+        self._append(single_step(observation, action, reward, terminated, terminated, True))
         self._make_ready(self._buffer.num_added - self._n_step)
 
     def end_episode(self, observation: NDArray) -> None:
@@ -99,7 +99,7 @@ class PrioritisedReplay:
         buffer = self._buffer
         if buffer.num_added:
             buffer.storage.ended[(buffer.num_added - 1) % buffer.capacity] = True
-        self._append(_entry(observation, 0, 0.0, False, True, False))
+        self._append(single_step(observation, 0, 0.0, False, True, False))
         self._make_ready(buffer.num_added)
 
     def _append(self, entry: Steps) -> None:
@@ -156,16 +156,3 @@ class PrioritisedReplay:
         self._largest_priority = float(tensors["top"])
         priority = tensors["priority"].numpy()
         self._tree.set(np.arange(len(priority)), priority)
-
-
-def _entry(
-    observation: NDArray, action: int, reward: float, terminated: bool, ended: bool, is_step: bool
-) -> Steps:
-    return Steps(
-        torch.as_tensor(observation)[None],
-        torch.tensor([action]),
-        torch.tensor([reward], dtype=torch.float32),
-        torch.tensor([terminated]),
-        torch.tensor([ended]),
-        torch.tensor([is_step]),
-    )
