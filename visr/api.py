@@ -81,6 +81,7 @@ def pretrain(
     config = presets.for_steps(config, fields.get("num_steps"))
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = arguments.path(out, "out") if out is not None else default_path(config)
+    _check_training(cluster, observe)
     modules.trust(env, remember=True)
     observe = observe or progress.notebook_progress()
     return Run(pretraining.start(path, config, observe, cluster, wandb))
@@ -100,9 +101,18 @@ def resume(
     `num_steps` extends it, finished or not, to so many steps in all. `accept_cost` goes on although
     the run's settings ask for much memory or time.
     """
+    _check_training(cluster, observe)
+    if num_steps is not None:
+        arguments.number(num_steps, "num_steps", is_whole=True)
     observe = observe or progress.notebook_progress()
     path = arguments.path(path, "path")
     return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb, accept_cost))
+
+
+def _check_training(cluster: str | None, observe: Observer | None) -> None:
+    if cluster is not None:
+        arguments.text(cluster, "cluster")
+    arguments.observer(observe)
 
 
 def _dataset(fields: dict[str, Any]) -> str:

@@ -30,6 +30,18 @@ def text(value: Any, name: str) -> str:
     return value
 
 
+def yes_or_no(value: Any, name: str) -> None:
+    """Refuse what is neither True nor False."""
+    if not isinstance(value, bool | np.bool_):
+        raise UserError(f"{name} = {short_repr(value)} is neither True nor False.")
+
+
+def observer(value: Any) -> None:
+    """Refuse an `observe` that cannot be called."""
+    if value is not None and not callable(value):
+        raise UserError(f"observe = {short_repr(value)} cannot be called; give a function.")
+
+
 def number(value: Any, name: str, is_whole: bool = False) -> None:
     """Refuse what is no number, such as True or "5"; the caller checks its bounds."""
     kinds = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)

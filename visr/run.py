@@ -152,6 +152,8 @@ class Run(RefinableRun):
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
         size = self.agent.task_size
+        if name is not None:
+            arguments.text(name, "name")
         if isinstance(which, bool | np.bool_):
             raise UserError(f"which = {which} is neither a seed nor a direction; give a number.")
         if isinstance(which, int | np.integer):
@@ -228,6 +230,11 @@ class Run(RefinableRun):
         >>> better = run.finetune(task, num_steps=100_000)
         """
         self._restored.require_newest()
+        arguments.observer(observe)
+        if name is not None:
+            arguments.text(name, "name")
+        if consult is not None and not isinstance(consult, list | tuple):
+            raise UserError(f"consult = {short_repr(consult)} is not a list of tasks.")
         chosen, task = configuration.finetune_settings(settings), self.checked_task(task)
         if reward is not None:
             task = finetuning.for_reward(task, reward, self.config)
@@ -251,6 +258,9 @@ class Run(RefinableRun):
         >>> run.play(task, video="left.gif")
         """
         path = None if video is None else arguments.path(video, "video")
+        for name in ("num_episodes", "max_steps", "seed"):
+            if name in settings:
+                arguments.number(settings[name], name, is_whole=True)
         chosen = self.checked_task(task)
         agent, asked = self.agent_of(chosen), self.asked_reward(chosen)
         return session.play(agent, self.config, chosen, asked, video=path, **settings)

@@ -100,6 +100,8 @@ class RefinableRun(RunFiles, ABC):
 
         >>> for task in run.refining("bottom"): print(task.refinement.value)
         """
+        if limit is not None and not isinstance(limit, Limit):
+            raise UserError(f"limit = {short_repr(limit)} is not a Limit.")
         return self._refining(task, limit or Limit(), data, resume, seed, rewarded_steps)
 
     def _refining(
@@ -183,6 +185,7 @@ class RefinableRun(RunFiles, ABC):
 
 def limit_of(seconds: float | None, num_updates: int | None, until_done: bool) -> Limit:
     """The one limit that was given; 5 seconds by default."""
+    arguments.yes_or_no(until_done, "until_done")
     given = [x for x in (seconds, num_updates, until_done or None) if x is not None]
     if len(given) > 1:
         raise UserError("Give one of seconds, num_updates and until_done.")

@@ -18,6 +18,7 @@ from visr.ops import regression, returns, sphere
 
 NAN, INF = math.nan, math.inf
 GRID = "visr/Grid-v0"
+_VISR: Any = visr
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def task(run: api.Run) -> visr.Task:
         {"env": 5}, {"env": ["x"]}, {"env": ""}, {"env": "a b"}, {"preset": 5},
         {"preset": ["x"]}, {"preset": "enormous"}, {"num_steps": NAN}, {"num_steps": 10**5000},
         {"wormholes": 1}, {"device": 5}, {"device": "meta"}, {"hidden_sizes": "x" * 10**5},
-        {"cluster": "moon"}, {"num_envs": 10**9}, {"layout": None},
+        {"cluster": "moon"}, {"cluster": 3}, {"observe": 3}, {"num_envs": 10**9}, {"layout": None},
     ],
     ids=lambda fields: next(iter(fields)),
 )  # fmt: skip
@@ -283,3 +284,28 @@ def test_functions_of_ops_refuse_wrong_arguments(name: str):
 def test_wrong_shapes_raise_torchs_error():
     with pytest.raises(RuntimeError, match="size"):
         returns.n_step(EYE, EYE, torch.ones(3, 3), 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda run, task: run.skill(0, name=3), "name"),
+        (lambda run, task: _VISR.Task(w=task.w, name=3), "name"),
+        (lambda run, task: run.play(task, num_episodes="x"), "num_episodes"),
+        (lambda run, task: run.finetune(task, name=3), "name"),
+        (lambda run, task: run.finetune(task, consult=3), "consult"),
+        (lambda run, task: run.finetune(task, observe=3), "observe"),
+        (lambda run, task: run.refine(task, until_done="x"), "until_done"),
+        (lambda run, task: run.refining(task, limit=3), "limit"),
+        (lambda run, task: _VISR.resume(run.directory.path, num_steps=1e9), "num_steps"),
+        (lambda run, task: _VISR.resume(run.directory.path, observe=3), "observe"),
+        (lambda run, task: _VISR.mix(3), "pairs"),
+        (lambda run, task: _VISR.mix([(task, "x")]), "pairs"),
+        (lambda run, task: _VISR.mix([(3, 1.0)]), "pairs"),
+    ],
+)
+def test_wrong_types_are_refused_by_the_name_of_the_argument(
+    call: Callable[[Any, Any], object], named: str, run: api.Run, task: visr.Task
+):
+    with pytest.raises(UserError, match=named):
+        call(run, task)

@@ -93,6 +93,7 @@ class Task(Summary):
     """The tasks that this one is an unnamed sum of, each with its weight."""
 
     def __post_init__(self) -> None:
+        arguments.text(self.name, "name")
         object.__setattr__(self, "w", _unit(self.w, self.name))
         if not len(self.standard_error):
             object.__setattr__(self, "standard_error", np.zeros(len(self.w)))
@@ -222,6 +223,13 @@ class Task(Summary):
             )
 
 
+def _is_pair(part: Any) -> bool:
+    """Whether it is a task and a number."""
+    if not isinstance(part, tuple) or len(part) != 2:
+        return False
+    return isinstance(part[0], Task) and isinstance(part[1], int | float | np.number)
+
+
 def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
     """The task whose reward is the weighted sum of the parts': w = sum of weight * w_i, at unit length.
 
@@ -229,9 +237,9 @@ def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
     """
     if isinstance(parts, Task):
         parts = [parts]  # pyright: ignore  # refused below
-    if not parts:
+    if isinstance(parts, Sequence) and not parts:
         raise UserError("There is nothing to mix; name at least one task and its weight.")
-    if not all(isinstance(part, tuple) and len(part) == 2 for part in parts):
+    if not isinstance(parts, Sequence) or not all(_is_pair(part) for part in parts):
         raise UserError(
             "mix takes pairs: visr.mix([(a, 0.7), (b, 0.3)]), or write 0.7 * a + 0.3 * b."
         )
