@@ -62,6 +62,11 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
             observation = self.codec.encode(observation)
         return self._checked(observation), info
 
+    @property
+    def max_episode_steps(self) -> int:
+        """The time limit that the environment was registered with; 0 for none."""
+        return getattr(self.inner.spec, "max_episode_steps", None) or 0
+
     def step(self, actions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray, dict[str, Any]]:
         """Act everywhere; environments whose episode ended at the last step reset instead."""
         with self._errors():

@@ -55,6 +55,8 @@ class PolicyReturns:
     asked: Returns
     environment: Returns
     num_steps: Annotated[tuple[schema.Count, ...], Bound(1)]
+    num_cut: schema.Count = 0
+    """Episodes that were cut because the environment has no time limit."""
 
 
 @dataclass(frozen=True, repr=False)
