@@ -91,6 +91,13 @@ def run(args: list[str]) -> int:
     return 0
 
 
+def next_command(loaded: Run, task: str) -> str:
+    """The command that evaluates a task; a run of a dataset needs an environment for it."""
+    given = loaded.config.env if loaded.config.has_environment else "ENVIRONMENT"
+    env = "" if loaded.has_own_env else f" --env {given}"
+    return f"Next: visr evaluate {loaded.address} {task}{env}"
+
+
 def _is_baseline(run: str) -> bool:
     """Whether the run trained DQN, PPO or Rainbow; no packed model did."""
     return (

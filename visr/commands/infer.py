@@ -128,7 +128,7 @@ def _diagnosed(loaded: Run, task: Task) -> _Diagnosed:
 
 def _next(loaded: Run, path: Path) -> str:
     name = path.stem if path == loaded.directory.task(path.stem) else path
-    return f"Next: visr evaluate {loaded.address} {name}"
+    return evaluate.next_command(loaded, str(name))
 
 
 # -------------------------------------------------------------- a reward of the grid's cells

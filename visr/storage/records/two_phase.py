@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeVar
 
@@ -39,7 +39,7 @@ class Condition:
     """How well phi . w explains the rewards, if a task was inferred."""
     scores: Annotated[tuple[Score, ...], Bound(1)]
     num_steps: Annotated[tuple[schema.Count, ...], Bound(1)]
-    num_cut: schema.Count = 0
+    num_cut: schema.Count = field(default=0, metadata=schema.ONLY_IF_CHANGED)
     """Episodes that were cut because the environment has no time limit."""
 
     def __post_init__(self) -> None:
