@@ -13,6 +13,7 @@ import pytest
 
 import visr as library
 from tests.test_cli import visr
+from visr import envs
 from visr.storage.records.task import Task
 
 SOURCE = '''
@@ -37,6 +38,13 @@ class Walk(gymnasium.Env):
         self.pos = np.clip(self.pos + self.moves[action], -1, 1)
         self.mode, self.t = int(action < 2), self.t + 1
         return {"mode": self.mode, "pos": self.pos}, 1.0, False, self.t >= 30, {}
+
+class Endless(Walk):
+    """Its episodes never end."""
+
+    def step(self, action):
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, False, info
 '''
 
 
@@ -177,3 +185,21 @@ def test_operators_of_other_languages_are_answered_with_the_right_word(
     answer = visr("infer", "walk", "--reward", expression)
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert word in answer.err
+
+
+def test_episodes_of_an_endless_environment_are_cut_and_the_output_says_so(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(envs, "LONGEST_EPISODE", 20)
+    size = shlex.split("--algorithm visr --num-steps 2k --recorded-steps 1k --num-features 4")
+    assert visr("pretrain", "own_walk.py:Endless", *size, "--out", "endless").code == 0
+    goal = shlex.split('--reward "pos[0] > 0" --name right --evaluate --trials 3')
+    cut = "cut at 20 steps, because the environment has no time limit"
+    inferred = visr("infer", "endless", *goal)
+    assert inferred.code == 0, inferred.err
+    assert f"3 episodes were {cut}" in " ".join((inferred.out + inferred.err).split())
+    shown = visr("evaluate", "endless", "right", "--episodes", "3")
+    assert f"9 episodes were {cut}" in " ".join((shown.out + shown.err).split())
+    found = asked(place, "evaluate", "endless", "right", "--episodes", "3")
+    assert [policy["num_cut"] for policy in found["policies"]] == [3, 3, 3]
+    assert found["num_steps"] == [20, 20, 20]

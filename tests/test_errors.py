@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import visr
@@ -17,6 +19,9 @@ from visr.errors import Stopped, UserError, command_line
         ("use --torso auto.", 'use torso="auto".'),
         ("raise --num-actor-groups too.", "raise num_actor_groups= too."),
         ("give --max-staleness 3 or more.", "give max_staleness=3 or more."),
+        ("leave out --video.", "leave out video=."),
+        ("use --reward env, or a file.", 'use reward="env", or a file.'),
+        ("if you want that, add --accept-cost.", "if you want that, add accept_cost=True."),
         ("leave them out: --no-tasks.", "leave them out: tasks=False."),
         ('a goal: --goal "x0=0.5,x1=0".', 'a goal: goal="x0=0.5,x1=0".'),
         ("go on with `--resume runs/a`.", 'go on with `visr.resume("runs/a")`.'),
@@ -42,3 +47,12 @@ def test_one_error_speaks_to_both(tmp_path: Path):
     refused = command("pretrain", "CartPole-v1", "--torso", "impala", "--out", tmp_path / "run")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
     assert "--torso auto" in refused.err
+
+
+def test_a_warning_has_two_forms_too(caplog: pytest.LogCaptureFixture, tmp_path: Path):
+    steps = {"observations": np.zeros(41, np.int64), "actions": np.arange(40) % 2}
+    np.savez(tmp_path / "data.npz", **steps)
+    size = {"algorithm": "replay", "num_updates": 1, "buffer_steps": 20}
+    with contextlib.suppress(UserError):
+        visr.pretrain(dataset=tmp_path / "data.npz", out=tmp_path / "run", **size)
+    assert "are used (buffer_steps=)." in caplog.text

@@ -15,6 +15,8 @@ _FLAG = re.compile(
 """Quoted commands, and flags with the values that sentences give them."""
 _ARGUMENTS = {"steps": "num_steps", "episodes": "num_episodes", "trials": "num_episodes"}
 """Arguments of Python whose flags have other names."""
+_SWITCHES = ("accept_cost", "centred_features")
+"""Arguments that a sentence advises to turn on."""
 _is_command_line = False
 _LONGEST = 100_000
 """Characters of a sentence."""
@@ -24,8 +26,7 @@ class _Sentence(Exception):
     """One sentence, written with flags (--torso auto) and shown in Python with arguments (torso="auto")."""
 
     def __str__(self) -> str:
-        text = one_line(super().__str__(), _LONGEST)
-        return text if _is_command_line else with_arguments(text)
+        return for_reader(one_line(super().__str__(), _LONGEST))
 
 
 class UserError(_Sentence):
@@ -46,6 +47,11 @@ def command_line() -> Iterator[None]:
         _is_command_line = before
 
 
+def for_reader(text: str) -> str:
+    """A sentence with flags, at the command line; elsewhere with arguments of Python."""
+    return text if _is_command_line else with_arguments(text)
+
+
 def with_arguments(text: str) -> str:
     """A sentence with arguments of Python for flags: torso="auto", num_steps=, visr.resume("runs/a")."""
     return _FLAG.sub(_argument, text)
@@ -59,8 +65,8 @@ def _argument(found: re.Match[str]) -> str:
     name = found["flag"].replace("-", "_")
     if name == "resume":
         return "visr.resume"
-    value = "False" if found["no"] else found["value"] or ""
-    is_word = value[:1].isalpha() and value != "False"
+    value = "False" if found["no"] else found["value"] or ("True" if name in _SWITCHES else "")
+    is_word = value[:1].isalpha() and value not in ("True", "False")
     return f"{_ARGUMENTS.get(name, name)}=" + (f'"{value}"' if is_word else value)
 
 

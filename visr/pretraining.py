@@ -12,7 +12,7 @@ from visr import envs, extending, terminal
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import BASELINES, REPLAY_LEARNERS, RunConfig, cost
-from visr.errors import UserError, needing
+from visr.errors import UserError, for_reader, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference import kept_recording, offline, recording
@@ -116,12 +116,11 @@ def _with_dataset(config: RunConfig) -> tuple[RunConfig, Unroll | None]:
     data = offline.unrolls(source, codec, length, config.agent.num_features)
     capacity, replay = config.replay.buffer_steps, config.replay
     if capacity < data.num_steps:
-        log.warning(
-            "visr: %s takes %s steps of memory; only the last %s are used (--buffer-steps).",
-            source,
-            f"{data.num_steps:,}",
-            f"{capacity:,}",
+        words = (
+            f"visr: {source} takes {data.num_steps:,} steps of memory; only the last {capacity:,} are used "
+            "(--buffer-steps)."
         )
+        log.warning("%s", for_reader(words))
     drawn = replay.num_updates * replay.transitions_per_update
     size = min(capacity, data.num_steps)
     return configuration.replace(config, num_steps=drawn, buffer_steps=size), data

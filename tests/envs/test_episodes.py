@@ -190,3 +190,17 @@ def test_a_budget_counts_only_steps_that_happened():
 def test_a_large_budget_changes_nothing():
     with_budget, without = (play(Clockwork(2, 5), 6, max_steps=m)[0] for m in (10**6, None))
     assert lengths(with_budget) == lengths(without)
+
+
+def test_episodes_without_an_end_are_cut_and_the_next_ones_start_anew():
+    played, player = play(Clockwork(10**9, 10**9), 5, max_episode_steps=4)
+    assert lengths(played) == [4] * 5
+    assert [episode.score for episode in played] == [10] * 5
+    assert not any(episode.is_finished for episode in played)
+    assert [all(starts) for starts in player.starts] == [True, False, False, False] * 3
+
+
+def test_an_environment_whose_episode_was_cut_starts_the_next_one_at_its_own_reset():
+    played, _ = play(Clockwork(2, 6), 6, max_episode_steps=4)
+    assert lengths(played) == [2, 4, 2, 2, 4, 2]
+    assert [episode.is_finished for episode in played] == [True, False, True, True, False, True]

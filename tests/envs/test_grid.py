@@ -408,6 +408,7 @@ def test_every_listed_environment_can_be_stepped():
     [
         ("visr/Grid-v1", "did you mean 'visr/Grid-v0'"),
         ("visr/gird-v0", "did you mean 'visr/Grid-v0'"),
+        ("grid", "did you mean 'visr/Grid-v0'"),
         ("frozenlake-v1", "did you mean 'FrozenLake-v1'"),
         ("NoSuchThing-v0", "'NoSuchThing-v0'"),
         ("", "''"),

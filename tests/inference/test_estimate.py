@@ -371,3 +371,12 @@ def test_a_constant_feature_expresses_a_constant_reward():
     compared = infer(asked)
     assert compared.best == "least squares"
     assert compared.words == [explain._EXPRESSED]
+
+
+def test_many_features_take_few_decompositions(monkeypatch: pytest.MonkeyPatch):
+    calls, eigh = [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda m: calls.append(len(m)) or eigh(m))
+    phi = features(300, d=128)
+    compared = infer(steps(phi, phi[:, 0] > 0.1))
+    assert set(compared.estimates) >= REGRESSIONS
+    assert calls.count(128) <= 120  # two of each of 50 resamples, and those of the ridge

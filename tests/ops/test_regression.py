@@ -291,3 +291,20 @@ def test_a_reward_uncorrelated_with_the_features_gives_no_task():
     sums.add([[1.0, 0.0], [1.0, 0.0]], [1.0, -1.0])
     with pytest.raises(UserError, match="nothing in common with the features"):
         regression.fit_task(sums, regression.LEAST_SQUARES)
+
+
+def test_fits_of_the_same_sums_share_one_decomposition_until_steps_are_added(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    calls, eigh = [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda m: calls.append(len(m)) or eigh(m))
+    phi, w = unit_features(50, 4), np.array([1.0, -2.0, 0.0, 3.0])
+    sums = sums_of(phi[:20], phi[:20] @ w)
+    for ridge in (0.0, 0.1, 1.0):
+        regression.solve(sums, ridge=ridge)
+    assert len(calls) == 1
+    sums.add(phi[20:], phi[20:] @ -w)
+    assert_same_fit(
+        regression.solve(sums),
+        regression.solve(sums_of(phi[:20], phi[:20] @ w) + sums_of(phi[20:], phi[20:] @ -w)),
+    )

@@ -168,6 +168,9 @@ def test_the_command_line_learns_from_a_dataset(
     assert cli.main([*words, "--num-steps", "10", "--out", str(tmp_path / "other")]) == 2
     assert "num_updates says how long training is" in capsys.readouterr().err
     assert cli.main(["report", str(tmp_path / "run")]) == 0
+    assert cli.main(["infer", str(tmp_path / "run"), "--goal", "3", "--name", "three"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"visr evaluate {tmp_path / 'run'} three --env ENVIRONMENT" in said
 
 
 def test_steps_become_trajectories_with_a_reset_after_each():

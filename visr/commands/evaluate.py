@@ -15,6 +15,7 @@ from visr.run_files import find_task
 from visr.storage import packed_models
 from visr.storage.files import write_json
 from visr.storage.records.task import Task
+from visr.storage.records.two_phase import cut_in_words
 from visr.storage.run_dir import RunDir, evaluation_of
 
 if TYPE_CHECKING:
@@ -88,6 +89,13 @@ def run(args: list[str]) -> int:
         options.refuse(chosen, _PHASE_TWO, f"does not apply: a {algorithm} agent infers no task")
     (_phase_two if chosen.task is None else _evaluate_episodes)(loaded, chosen)
     return 0
+
+
+def next_command(loaded: Run, task: str) -> str:
+    """The command that evaluates a task; a run of a dataset needs an environment for it."""
+    given = loaded.config.env if loaded.config.has_environment else "ENVIRONMENT"
+    env = "" if loaded.has_own_env else f" --env {given}"
+    return f"Next: visr evaluate {loaded.address} {task}{env}"
 
 
 def _is_baseline(run: str) -> bool:
@@ -167,8 +175,16 @@ def _evaluate_episodes(loaded: Run, chosen: Options) -> None:
     remarks = [f"The asked return sums {found.reward}."]
     if found.human_normalised is not None:
         remarks.append(f"The environment's own return is {found.human_normalised:,.1f} % of human.")
+    remarks += cut_remarks(found.policies)
     title = f"{loaded.config.env}, task {found.task}: mean returns of whole episodes"
     output.show(found.to_dict(), chosen.json, title, rows, header, remarks=remarks)
+
+
+def cut_remarks(played: Sequence[PolicyReturns | Condition]) -> list[str]:
+    """That episodes were cut, if any was."""
+    num_cut, num_steps = sum(one.num_cut for one in played), [max(one.num_steps) for one in played]
+    words = cut_in_words(num_cut, num_steps)
+    return [words] if words else []
 
 
 def _returns_row(policy: PolicyReturns, width: int) -> tuple[str, ...]:
@@ -199,7 +215,8 @@ def _phase_two(loaded: Run, chosen: Options) -> None:
     if loaded.model is None:
         remark += f" Next: visr report {loaded.path}"
     header, rows = _table(found.conditions)
-    output.show(phase.to_dict(), chosen.json, _title(loaded), rows, header, remarks=[remark])
+    remarks = [*cut_remarks(found.conditions), remark]
+    output.show(phase.to_dict(), chosen.json, _title(loaded), rows, header, remarks=remarks)
 
 
 def _evaluate_baseline(chosen: Options) -> None:
@@ -212,7 +229,8 @@ def _evaluate_baseline(chosen: Options) -> None:
     env, num_steps = phase.record.env, phase.record.num_steps
     title = f"{env}, {num_steps:,} rewarded steps: raw scores of whole episodes"
     header, rows = _table(phase.record.conditions)
-    output.show(phase.to_dict(), chosen.json, title, rows, header)
+    remarks = cut_remarks(phase.record.conditions)
+    output.show(phase.to_dict(), chosen.json, title, rows, header, remarks=remarks)
 
 
 def _title(loaded: Run) -> str:

@@ -128,7 +128,7 @@ def _diagnosed(loaded: Run, task: Task) -> _Diagnosed:
 
 def _next(loaded: Run, path: Path) -> str:
     name = path.stem if path == loaded.directory.task(path.stem) else path
-    return f"Next: visr evaluate {loaded.address} {name}"
+    return evaluate.next_command(loaded, str(name))
 
 
 # -------------------------------------------------------------- a reward of the grid's cells
@@ -264,7 +264,7 @@ def _scored(
             f"--evaluate compares returns of one reward, and {prompt.name} names none; `visr evaluate` "
             "measures the task."
         )
-    means = {}
+    means, cut = {}, []
     for name, method in methods.items():
         task = loaded.inference.to_task(prompt, compared, name)
         if loaded.world is not None:
@@ -273,7 +273,8 @@ def _scored(
             method |= {"mean_return": found.value, "fraction_of_optimal": found.fraction_of_optimal}
         else:
             settings = options.given(num_episodes=chosen.trials)
-            found = loaded.evaluate_episodes(task, compare=False, **settings).asked
+            played = loaded.evaluate_episodes(task, compare=False, **settings)
+            cut, found = cut or evaluate.cut_remarks(played.policies), played.asked
             means[name] = found.mean
             method |= {"mean_return": found.mean, "interval_of_mean": found.interval()}
             method["scores"] = list(found.returns)
@@ -281,7 +282,7 @@ def _scored(
     best = max(means, key=lambda name: means[name])
     trust = f"Trust {methods[best]['method']}: it returned most, {means[best]:,.2f}."
     known = [sentence for sentence in compared.words if not sentence.startswith("Trust ")]
-    return dataclasses.replace(compared, best=best), [*known, trust]
+    return dataclasses.replace(compared, best=best), [*known, *cut, trust]
 
 
 def _infer_direction(loaded: Run, chosen: Options) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from visr.commands import options, output
+from visr.commands import evaluate, options, output
 from visr.errors import UserError
 from visr.run_files import find_task
 from visr.storage.records.task import Task
@@ -185,5 +185,5 @@ def remarks(found: Refinement, loaded: Run, target: Path) -> list[str]:
         lines.append("No better policy was found on the held-out episodes; the given one is kept.")
     elif not found.is_done:
         lines.append("It may still get better: --resume goes on, --until-done lets it decide.")
-    lines.append(f"Next: visr evaluate {loaded.address} {target.stem}")
+    lines.append(evaluate.next_command(loaded, target.stem))
     return lines

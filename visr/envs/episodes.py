@@ -57,7 +57,7 @@ class Episode:
     """The sum of raw rewards."""
     num_steps: int = 0
     is_finished: bool = False
-    """False if the step budget cut it short."""
+    """False if it was cut short."""
     asked_return: float = 0.0
     """The sum of the asked reward, where episodes are played for a task."""
 
@@ -80,9 +80,14 @@ def play_episodes(
     *,
     seed: int,
     max_steps: int | None = None,
+    max_episode_steps: int | None = None,
     on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> list[Episode]:
-    """Play `num_episodes` episodes, or until `max_steps` in all; a free environment starts the next one."""
+    """Play `num_episodes` episodes, or until `max_steps` in all; a free environment starts the next one.
+
+    An episode is cut after `max_episode_steps`. Its environment is free again when its own episode ends, or
+    when all are reset because all were cut.
+    """
     slots = _Slots(env.num_envs, actor.task_size, schedule)
     observation, _ = env.reset(seed=seed)
     starts, ended = np.ones(env.num_envs, dtype=np.bool_), np.zeros(env.num_envs, dtype=np.bool_)
@@ -92,6 +97,10 @@ def play_episodes(
         slots.start(starts, num_episodes)
         if len(slots.episodes) >= num_episodes and (slots.playing < 0).all():
             break
+        if (slots.playing < 0).all() and not ended.any():  # all were cut
+            observation, _ = env.reset(seed=seed + len(slots.episodes))
+            starts, ended = np.ones_like(starts), np.zeros_like(ended)
+            continue
         slots.renew()
         if num_steps == 0 or (slots.w != earlier).any():
             actor.pursue(torch.from_numpy(slots.w.copy()))
@@ -113,6 +122,8 @@ def play_episodes(
             on_step(steps)
         starts, ended = ended, terminated | truncated
         slots.finish(ended & happened)
+        if max_episode_steps is not None:
+            slots.cut(max_episode_steps)
     return slots.episodes
 
 
@@ -152,6 +163,11 @@ class _Slots:
         for index in np.flatnonzero(ended):
             self.episodes[self.playing[index]].is_finished = True
             self.playing[index] = -1
+
+    def cut(self, max_episode_steps: int) -> None:
+        for index in np.flatnonzero(self.playing >= 0):
+            if self.episodes[self.playing[index]].num_steps >= max_episode_steps:
+                self.playing[index] = -1
 
 
 def finished(episodes: list[Episode]) -> list[Episode]:

@@ -62,6 +62,11 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
             observation = self.codec.encode(observation)
         return self._checked(observation), info
 
+    @property
+    def max_episode_steps(self) -> int:
+        """The time limit that the environment was registered with; 0 for none."""
+        return getattr(self.inner.spec, "max_episode_steps", None) or 0
+
     def step(self, actions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray, dict[str, Any]]:
         """Act everywhere; environments whose episode ended at the last step reset instead."""
         with self._errors():
@@ -151,10 +156,17 @@ def _reason(error: object) -> str:
     return " ".join(str(error).split()).rstrip(".")
 
 
+def _bare(id: str) -> str:
+    """An id without its package and version: `grid` for `visr/grid-v0`."""
+    return id.rpartition("/")[2].partition("-v")[0]
+
+
 def unknown_env(id: str, known: Iterable[str]) -> str:
     """One sentence that names the nearest of the known ids."""
     names = {name.lower(): name for name in known}
     near = difflib.get_close_matches(id.lower(), names, n=3)
+    if not near:  # a part of an id: grid
+        near = sorted(name for name in names if _bare(name) == _bare(id.lower()))[:3]
     hint = "check its spelling and that its package is installed;"
     if near:
         hint = f"did you mean {' or '.join(repr(names[name]) for name in near)}?"

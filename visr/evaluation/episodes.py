@@ -90,7 +90,8 @@ def evaluate(
 
 def _returns(name: str, sums: _AskedReturns, found: Condition) -> PolicyReturns:
     own = Returns.of(found.scores)
-    return PolicyReturns(name, Returns.of(sums.returns.tolist()), own, found.num_steps)
+    asked = Returns.of(sums.returns.tolist())
+    return PolicyReturns(name, asked, own, found.num_steps, found.num_cut)
 
 
 def _best_constant(

@@ -193,12 +193,16 @@ def score(
 ) -> Condition:
     """Raw scores of whole episodes of any actor."""
     with devices.threads(config.training):
-        episodes = play_episodes(actor, env, schedule, num_episodes, seed=seed, on_step=on_step)
+        limit = envs.episode_limit(config, env)
+        episodes = play_episodes(
+            actor, env, schedule, num_episodes, seed=seed, max_episode_steps=limit, on_step=on_step
+        )
     scores = [episode.score for episode in episodes]
     game = atari_games.by_id(config.env)
     normalised = atari_games.human_normalised(float(np.mean(scores)), game) if game else None
     num_steps = [episode.num_steps for episode in episodes]
-    return Condition.from_scores(name, scores, num_steps, normalised, r_squared)
+    num_cut = sum(not episode.is_finished for episode in episodes)
+    return Condition.from_scores(name, scores, num_steps, normalised, r_squared, num_cut)
 
 
 def to_record(

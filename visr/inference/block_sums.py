@@ -9,7 +9,8 @@ from visr.ops.regression import Fit, RewardSums
 
 _HELD_OUT = 4
 """Every fourth block of episodes is held out."""
-NUM_RESAMPLES = 200
+_NUM_RESAMPLES, FEWER_RESAMPLES, _MANY_FEATURES = 200, 50, 64
+"""With many features each resample takes long."""
 
 
 def split(blocks: list[RewardSums]) -> tuple[RewardSums, RewardSums]:
@@ -26,8 +27,11 @@ def total(blocks: list[RewardSums]) -> RewardSums:
     return sum(blocks[1:], blocks[0])
 
 
-def resampled(blocks: list[RewardSums], count: int = NUM_RESAMPLES) -> list[RewardSums]:
-    """Bootstrap: sums of as many blocks, drawn with replacement."""
+def resampled(blocks: list[RewardSums], count: int | None = None) -> list[RewardSums]:
+    """Bootstrap: sums of as many blocks, drawn with replacement; fewer of many features."""
+    if count is None:
+        is_large = blocks[0].num_features > _MANY_FEATURES
+        count = FEWER_RESAMPLES if is_large else _NUM_RESAMPLES
     moments = np.stack([block.moments for block in blocks])
     rewarded = np.array([block.num_rewarded for block in blocks])
     size = (count, len(blocks))

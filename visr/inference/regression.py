@@ -20,8 +20,6 @@ from visr.storage.summaries import Summary
 
 LEAST_SQUARES, SEARCH, SMOOTHED = "least squares", "random search", "smoothed search"
 BOTH = "both states"
-_FEWER_RESAMPLES = 50
-"""Of twice as many features."""
 _RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
 _ROUNDING = 1e-9
 """A relative difference that rounding alone can make."""
@@ -221,7 +219,7 @@ def _by_both_states(steps: RewardedSteps, gamma: float) -> _Row | None:
     blocks = both_states.joined(steps).blocks()
     centred = not has_constant(block_sums.total(blocks))
     settings = {"centred": centred, "ridge": _best_ridge(blocks, centred)}
-    resampled = block_sums.resampled(blocks, _FEWER_RESAMPLES)
+    resampled = block_sums.resampled(blocks, block_sums.FEWER_RESAMPLES)
     row = _by_regression(BOTH, settings, blocks, resampled)
     w = None if row is None else both_states.task(row.estimate.w, gamma)
     if row is None or w is None or not w.any():

@@ -31,9 +31,19 @@ class RewardSums:
     def __init__(self, num_features: int) -> None:
         if num_features < 1:
             raise UserError(f"num_features = {num_features} must be at least 1.")
+        self._spectra: dict[bool, tuple[Vector, Vector]] = {}
         self.moments = np.zeros((num_features + 2, num_features + 2))
         self.num_rewarded = 0
         """Steps with r != 0."""
+
+    @property
+    def moments(self) -> NDArray[np.float64]:
+        return self._moments
+
+    @moments.setter
+    def moments(self, moments: NDArray[np.float64]) -> None:
+        self._moments = moments
+        self._spectra.clear()
 
     @property
     def num_features(self) -> int:
@@ -56,6 +66,19 @@ class RewardSums:
         z = np.column_stack([phi, r, np.ones_like(r)])
         self.moments += z.T @ z
         self.num_rewarded += int(np.count_nonzero(r))
+
+    def about_mean(self) -> NDArray[np.float64]:
+        """The moments of (phi, r) with the means subtracted, [d+1, d+1]."""
+        mean = self.moments[-1, :-1] / max(self.num_steps, 1)
+        return self.moments[:-1, :-1] - self.num_steps * np.outer(mean, mean)
+
+    def spectrum(self, centred: bool) -> tuple[Vector, Vector]:
+        """Eigenvalues [d] and eigenvectors [d, d] of phi's moments, for all regressions on these sums."""
+        if centred not in self._spectra:
+            moments = self.about_mean() if centred else self.moments[:-1, :-1]
+            spread, basis = np.linalg.eigh(moments[:-1, :-1])
+            self._spectra[centred] = spread, basis
+        return self._spectra[centred]
 
     def __add__(self, other: RewardSums) -> RewardSums:
         """The sums of both sets of steps."""
@@ -123,7 +146,7 @@ def solve(
         raise UserError("There are no steps to regress the reward on; add at least one.")
     num_steps, plain = sums.num_steps, sums.moments[:-1, :-1]
     mean = sums.moments[-1, :-1] / num_steps
-    about_mean = plain - num_steps * np.outer(mean, mean)
+    about_mean = sums.about_mean()
     is_constant = about_mean[-1, -1] <= 1e-12 * plain[-1, -1]
     if is_constant:
         about_mean[-1, :] = about_mean[:, -1] = 0.0  # only rounding errors are left
@@ -132,7 +155,7 @@ def solve(
 
     # In the eigenbasis of the moments, their inverse is a division by each eigenvalue (`spread`).
     energy = np.trace(plain[:-1, :-1])
-    spread, basis = np.linalg.eigh(gram)
+    spread, basis = sums.spectrum(centred)
     spread = np.where(spread > FLOOR * energy, spread, 0.0)
     penalised = spread + ridge * energy / sums.num_features
     inverse = np.divide(1.0, penalised, out=np.zeros_like(spread), where=spread > 0)
@@ -172,9 +195,7 @@ def has_constant(sums: RewardSums) -> bool:
 
 def explained(sums: RewardSums, w: NDArray[np.float64]) -> float:
     """The share of the reward's variance that phi . w explains with the best scale and offset."""
-    num_steps, plain = sums.num_steps, sums.moments[:-1, :-1]
-    mean = sums.moments[-1, :-1] / max(num_steps, 1)
-    about_mean = plain - num_steps * np.outer(mean, mean)
+    about_mean = sums.about_mean()
     together, spread = float(w @ about_mean[:-1, -1]), float(w @ about_mean[:-1, :-1] @ w)
     total = float(about_mean[-1, -1])
     return together**2 / (spread * total) if spread > 0 and total > 0 else 0.0

@@ -24,6 +24,8 @@ NULL_IS_INF = "null stands for infinity"
 """Metadata of numbers and arrays that may be infinite: JSON has no infinity."""
 NOT_STORED = {"is_stored": False}
 """Metadata of fields that live only as long as the process."""
+ONLY_IF_CHANGED = {"is_default_stored": False}
+"""Metadata of fields that are left out of a file while they have their default."""
 _SETTINGS = {RunConfig: configuration.from_dict, FinetuneConfig: configuration.finetune_settings}
 
 
@@ -59,7 +61,9 @@ def to_dict(record: Any) -> dict[str, Any]:
     """Ready for JSON: the keys are the fields, in their order, after `format`."""
     start = {"format": record.FORMAT} if hasattr(record, "FORMAT") else {}
     hints = _hints(type(record))
-    fields = {f.name: getattr(record, f.name) for f in _stored(record)}
+    fields = {
+        f.name: getattr(record, f.name) for f in _stored(record) if not _is_left_out(record, f)
+    }
     return start | {k: _plain(v, NULL_IS_INF in _metadata(hints[k])) for k, v in fields.items()}
 
 
@@ -183,6 +187,12 @@ def _plain(value: Any, is_null_inf: bool) -> Any:
 
 def _stored(record: Any) -> list[dataclasses.Field[Any]]:
     return [f for f in dataclasses.fields(record) if f.metadata.get("is_stored", True)]
+
+
+def _is_left_out(record: Any, field: dataclasses.Field[Any]) -> bool:
+    if field.metadata.get("is_default_stored", True):
+        return False
+    return getattr(record, field.name) == field.default
 
 
 def _is_required(field: dataclasses.Field[Any]) -> bool:

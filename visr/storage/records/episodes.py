@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -55,6 +55,8 @@ class PolicyReturns:
     asked: Returns
     environment: Returns
     num_steps: Annotated[tuple[schema.Count, ...], Bound(1)]
+    num_cut: schema.Count = field(default=0, metadata=schema.ONLY_IF_CHANGED)
+    """Episodes that were cut because the environment has no time limit."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, ClassVar, TypeVar
 
@@ -39,6 +39,8 @@ class Condition:
     """How well phi . w explains the rewards, if a task was inferred."""
     scores: Annotated[tuple[Score, ...], Bound(1)]
     num_steps: Annotated[tuple[schema.Count, ...], Bound(1)]
+    num_cut: schema.Count = field(default=0, metadata=schema.ONLY_IF_CHANGED)
+    """Episodes that were cut because the environment has no time limit."""
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.num_steps):
@@ -52,6 +54,7 @@ class Condition:
         num_steps: Sequence[int],
         human_normalised: float | None,
         r_squared: float | None,
+        num_cut: int = 0,
     ) -> Condition:
         """The condition of these episodes."""
         count, normalised = len(scores), human_normalised
@@ -65,6 +68,7 @@ class Condition:
             r_squared=r_squared,
             scores=tuple(scores),
             num_steps=tuple(num_steps),
+            num_cut=num_cut,
         )
 
     @property
@@ -76,6 +80,17 @@ class Condition:
     def is_unadapted(self) -> bool:
         """Whether it acted with random tasks, without any inference."""
         return self.name.startswith(UNADAPTED[:2])
+
+
+def cut_in_words(num_cut: int, num_steps: Iterable[int]) -> str:
+    """That episodes were cut, and after how many steps; empty if none was."""
+    if not num_cut:
+        return ""
+    episodes = "1 episode was" if num_cut == 1 else f"{num_cut} episodes were"
+    return (
+        f"{episodes} cut at {max(num_steps):,} steps, because the environment has no time limit; "
+        "max_episode_steps of its registration sets one."
+    )
 
 
 @dataclass(frozen=True)
