@@ -33,6 +33,6 @@ def cart(tmp_path_factory: pytest.TempPathFactory) -> library.Run:
 
 @pytest.fixture(scope="session")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> library.Run:
-    """The packed model of the grid; what it writes goes to a directory of the tests."""
+    """VISR's packed model of the grid; what it writes goes to a directory of the tests."""
     place = RunDir(Path(tmp_path_factory.mktemp("grid")))
-    return library.Run(place, model=packed_models.open_model("pretrained:grid"))
+    return library.Run(place, model=packed_models.open_model("pretrained:grid-visr"))
