@@ -110,8 +110,7 @@ def resume(
 
 
 def _check_training(cluster: str | None, observe: Observer | None) -> None:
-    if cluster is not None:
-        arguments.text(cluster, "cluster")
+    arguments.optional_text(cluster, "cluster")
     arguments.observer(observe)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,25 @@ def text(value: Any, name: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{name} = {short_repr(value)} is not text; give a str.")
     return value
+
+
+def optional_text(value: Any, name: str) -> None:
+    """Refuse what is neither text nor None."""
+    if value is not None:
+        text(value, name)
+
+
+def optional_list(value: Any, name: str) -> None:
+    """Refuse what is neither a list, nor a tuple, nor None."""
+    if value is not None and not isinstance(value, list | tuple):
+        raise UserError(f"{name} = {short_repr(value)} is not a list.")
+
+
+def whole_numbers(values: Mapping[str, Any], *names: str) -> None:
+    """Refuse named values that are no whole numbers."""
+    for name in names:
+        if name in values:
+            number(values[name], name, is_whole=True)
 
 
 def yes_or_no(value: Any, name: str) -> None:

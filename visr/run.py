@@ -115,10 +115,8 @@ class Run(RefinableRun):
 
         >>> task = run.infer("x0 < -0.5")
         """
-        inference, cells = (
-            self.inference,
-            self.world is not None and not prompts.is_of_steps(reward),
-        )
+        inference = self.inference
+        cells = self.world is not None and not prompts.is_of_steps(reward)
         if reward is not None and cells:
             if method != "best":
                 raise UserError(
@@ -152,8 +150,7 @@ class Run(RefinableRun):
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
         size = self.agent.task_size
-        if name is not None:
-            arguments.text(name, "name")
+        arguments.optional_text(name, "name")
         if isinstance(which, bool | np.bool_):
             raise UserError(f"which = {which} is neither a seed nor a direction; give a number.")
         if isinstance(which, int | np.integer):
@@ -189,14 +186,9 @@ class Run(RefinableRun):
         if epsilon is not None:
             configuration.check_value("epsilon", epsilon)
         chosen = self.checked_task(task)
+        inputs = (self.agent_of(chosen), self.config, chosen)
         return two_phase.evaluate_task(
-            self.agent_of(chosen),
-            self.config,
-            chosen,
-            num_episodes=num_episodes,
-            epsilon=epsilon,
-            gpi=gpi,
-            seed=seed,
+            *inputs, num_episodes=num_episodes, epsilon=epsilon, gpi=gpi, seed=seed
         )
 
     try_task = evaluate_task  # its earlier name
@@ -231,10 +223,8 @@ class Run(RefinableRun):
         """
         self._restored.require_newest()
         arguments.observer(observe)
-        if name is not None:
-            arguments.text(name, "name")
-        if consult is not None and not isinstance(consult, list | tuple):
-            raise UserError(f"consult = {short_repr(consult)} is not a list of tasks.")
+        arguments.optional_text(name, "name")
+        arguments.optional_list(consult, "consult")
         chosen, task = configuration.finetune_settings(settings), self.checked_task(task)
         if reward is not None:
             task = finetuning.for_reward(task, reward, self.config)
@@ -258,9 +248,7 @@ class Run(RefinableRun):
         >>> run.play(task, video="left.gif")
         """
         path = None if video is None else arguments.path(video, "video")
-        for name in ("num_episodes", "max_steps", "seed"):
-            if name in settings:
-                arguments.number(settings[name], name, is_whole=True)
+        arguments.whole_numbers(settings, "num_episodes", "max_steps", "seed")
         chosen = self.checked_task(task)
         agent, asked = self.agent_of(chosen), self.asked_reward(chosen)
         return session.play(agent, self.config, chosen, asked, video=path, **settings)
