@@ -103,7 +103,9 @@ def tiny(words: Words) -> list[str]:
             extra = ["--num-updates", "5"]
         elif verb == "pretrain":
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
-            if {"replay", "fb"} & {*rest}:
+            if "simple" in rest:
+                extra = ["--num-steps", "300"]
+            elif {"replay", "fb"} & {*rest}:
                 extra = shlex.split(
                     "--num-steps 4096 --num-envs 16 --unroll-length 32 --num-updates 20"
                 )
