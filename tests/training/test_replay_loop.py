@@ -166,7 +166,7 @@ def test_a_reward_of_a_vector_is_inferred_from_the_recorded_steps(tmp_path: Path
     assert (
         surviving.best == "least squares"
     )  # the reward is 1 in every step, as is the first feature
-    assert abs(surviving.estimates["least squares"].w[0]) > 0.9
+    assert abs(surviving.estimates["least squares"].w[0]) > 0.8
 
 
 def test_the_learning_rate_rises_from_nearly_zero_at_the_start_of_every_stage():
