@@ -38,8 +38,8 @@ def made(place: Path, name: str, env: str, preset: str, **fields: object) -> pac
     places = ["--models", str(place), "--films", str(place)]
     script = str(ROOT / "experiments/pack_model.py")
     command = [sys.executable, script, str(place / "runs" / name), *options, *places]
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "experiments")}  # a test of Ray sets a safe path
-    done = subprocess.run(command, cwd=place, env=env, capture_output=True, text=True, check=False)
+    path = {**os.environ, "PYTHONPATH": str(ROOT / "experiments")}  # a test of Ray sets a safe one
+    done = subprocess.run(command, cwd=place, env=path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return packed_models.open_model(place / f"{name}.safetensors").card
 
