@@ -25,7 +25,8 @@ def features(
     size = num_features or config.num_features
     if (torso := _image_torso(spec, config.torso)) is not None:
         centred = config.centred_features if centred is None else centred
-        return DeepFeatures(torso, size, centred, unit)
+        centre = config.feature_centre if centred else None
+        return DeepFeatures(torso, size, centre, unit)
     return MlpFeatures(spec, size, config.hidden_sizes, config.normalise_observations, unit)
 
 

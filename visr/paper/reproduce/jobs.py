@@ -66,12 +66,11 @@ def evaluate(run: RunDir, counts: Counts) -> None:
     if config.agent.algorithm in BASELINES:
         pretraining.evaluate_baseline(run, num_trials=counts.trials, seed=config.training.seed)
         return
-    cycles = counts.rewarded_episodes == 0
     result = api.load(run.path).phase_two(
-        num_episodes=counts.rewarded_steps if cycles else counts.rewarded_episodes,
+        num_episodes=counts.rewarded_episodes,
         num_steps=counts.rewarded_steps,
         num_trials=counts.trials,
-        num_tasks=Counts.rewarded_episodes if cycles else None,
+        num_draws=counts.draws,
         seed=config.training.seed,
     )
     result.save(run)

@@ -13,7 +13,7 @@ import numpy as np
 
 from visr import atari_games
 from visr.atari_games import GameSet
-from visr.config import ATARI, MINATAR
+from visr.config import MINATAR
 from visr.paper.suite import published, statistics
 from visr.paper.suite.read import RunSummary, short_count
 from visr.paper.suite.statistics import Aggregate
@@ -145,10 +145,10 @@ def _unadapted_name(label: str) -> str | None:
 
 
 def _budget(run: RunSummary) -> str:
-    """Rewarded steps, rounded; "100k" also if the paper's limit of 50 episodes on Atari ended them."""
+    """Rewarded steps, rounded; "100k" also if the paper's limit of 50 episodes ended them."""
     phase = run.phase_two
     assert phase is not None
-    is_papers = run.env.startswith(ATARI) and phase.num_rewarded_episodes >= _EPISODES
+    is_papers = phase.num_rewarded_episodes == _EPISODES
     if phase.num_rewarded_steps <= 110_000 and (is_papers or phase.num_rewarded_steps >= 90_000):
         return "100k"
     # to half a leading digit (20k, 25k, 30k), because seeds differ by a few steps
