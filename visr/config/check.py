@@ -203,6 +203,11 @@ def _check_sizes(config: RunConfig) -> None:
     states = grid.height * grid.width if config.is_grid else 1
     d, envs, batch = agent.num_features, training.num_envs, training.batch_size
     hidden, length, samples = agent.hidden_sizes, training.unroll_length, agent.gpi_samples
+    if agent.phi_layers > len(hidden):
+        raise UserError(
+            f"phi_layers = {agent.phi_layers} is more than the {len(hidden)} layers of hidden_sizes; give at "
+            f"most {len(hidden)}, or 0 for all."
+        )
     between = f"between {states:,} states and {d:,} features"
     largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
     array_sizes = {

@@ -27,7 +27,8 @@ def features(
         centred = config.centred_features if centred is None else centred
         centre = config.feature_centre if centred else None
         return DeepFeatures(torso, size, centre, unit)
-    return MlpFeatures(spec, size, config.hidden_sizes, config.normalise_observations, unit)
+    layers = config.hidden_sizes[: config.phi_layers or None]
+    return MlpFeatures(spec, size, layers, config.normalise_observations, unit)
 
 
 def successor_features(
