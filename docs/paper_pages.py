@@ -188,7 +188,13 @@ def _verdicts(minatar: Suite, grid: Suite | None) -> str:
         shown = " against ".join(paper) if len(paper) == 2 else r.DASH
         if "by search" in claim.worse:
             shown = "8.99 / 109.16 against 3.45 / 63.57"
-        rows.append([claim.words, shown, *(_verdict(found.get(k, {}).get(claim.words)) for k in ("grid", "minatar"))])
+        rows.append(
+            [
+                claim.words,
+                shown,
+                *(_verdict(found.get(k, {}).get(claim.words)) for k in ("grid", "minatar")),
+            ]
+        )
     rows += [
         ["12 of 57 games at 75 % of the human score", "12", "not run", "not run"],
         ["VISR beats curiosity (Burda et al.) without rewards", "3.77 / 49.66 (VISR @0)", "not run", "not run"],
@@ -210,12 +216,18 @@ def _limits(suite: Suite) -> str:
     entries = {e.key.name: e for e in suite.entries}
     rows = []
     for game in suite.games:
-        runs = [x for x in suite.runs if x.label == "GPI VISR" and x.env == game and x.num_steps == 2 * MILLION]
+        runs = [
+            x
+            for x in suite.runs
+            if x.label == "GPI VISR" and x.env == game and x.num_steps == 2 * MILLION
+        ]
         phases = [x.phase_two for x in runs if x.phase_two is not None]
         explained = [p.conditions[0].r_squared for p in phases]
         seen = statistics.mean(p.num_seen for p in phases)
         name = name_of(game)
-        shown = [f"{entries[n].mean(game):.1f}" for n in ("GPI VISR @100k", "GPI VISR by search @100k")]
+        shown = [
+            f"{entries[n].mean(game):.1f}" for n in ("GPI VISR @100k", "GPI VISR by search @100k")
+        ]
         rows.append([
             name, *shown, f"{suite.scale[game][0]:.1f}", f"{constant[name]:.1f}", f"{suite.scale[game][1]:.1f}",
             f"{max(x for x in explained if x is not None):.3f}", f"{seen:,.0f}", LIMITS[name],
@@ -237,17 +249,35 @@ def _draws_section() -> str:
         cells = []
         for gpi in ("1", "0"):
             means = [float(x["mean"]) for x in lines if x["gpi"] == gpi]
-            cells.append(f"{r.spread(means, 2)} ({min(means):.1f} to {max(means):.1f})" if means else r.DASH)
+            cells.append(
+                f"{r.spread(means, 2)} ({min(means):.1f} to {max(means):.1f})" if means else r.DASH
+            )
         pairs = r.by(lines, "draw")
         lower = sum(
-            float(next(x for x in of if x["gpi"] == "1")["mean"]) < float(next(x for x in of if x["gpi"] == "0")["mean"])
+            float(next(x for x in of if x["gpi"] == "1")["mean"])
+            < float(next(x for x in of if x["gpi"] == "0")["mean"])
             for of in pairs.values()
             if len(of) == 2
         )
         shares = [float(x["share"]) for x in lines if x["share"] and x["gpi"] == "1"]
         share = f"{statistics.mean(shares):.2f}" if shares else r.DASH
-        rows.append([f"{name_of(env)}, {data}, {method}", str(len(pairs)), *cells, f"{lower} of {len(pairs)}", share])
-    columns = ["game, rewarded data, method", "draws", "GPI", "w's own policy", "GPI lower", "share of w on phi's smallest direction"]
+        rows.append(
+            [
+                f"{name_of(env)}, {data}, {method}",
+                str(len(pairs)),
+                *cells,
+                f"{lower} of {len(pairs)}",
+                share,
+            ]
+        )
+    columns = [
+        "game, rewarded data, method",
+        "draws",
+        "GPI",
+        "w's own policy",
+        "GPI lower",
+        "share of w on phi's smallest direction",
+    ]
     return "\n\n".join([
         "## The same weights, drawn many times",
         "The paper's VISR of seed 0 in each game (2M steps, `feature_centre = batch`), 30 episodes a draw; mean ± standard deviation over draws and the range. "
@@ -259,7 +289,9 @@ def _draws_section() -> str:
     ])  # fmt: skip
 
 
-def _mean_of(data: str, method: str = "regression", gpi: str = "1", env: str = "MinAtar/Breakout-v1") -> float | None:
+def _mean_of(
+    data: str, method: str = "regression", gpi: str = "1", env: str = "MinAtar/Breakout-v1"
+) -> float | None:
     rows = [
         float(x["mean"])
         for x in r.read_if_there("draws/minatar.csv")
@@ -299,7 +331,8 @@ def report(minatar: Suite, grid: Suite | None) -> str:
     on_grid = {j.claim.words: j for j in (claims.judge(grid, claims.PAPER) if grid else [])}
     replay = [x for x in r.read("replay/grid.csv") if x["world"] == "open-10"]
     boxes, goals = (
-        statistics.mean(float(x["mean"]) for x in replay if x["tasks"] == t) for t in ("boxes", "goals")
+        statistics.mean(float(x["mean"]) for x in replay if x["tasks"] == t)
+        for t in ("boxes", "goals")
     )
     notebook = r.read_if_there("grid/tables/quality_notebook.csv")
     parity = ""
@@ -369,8 +402,12 @@ def _gpi_words() -> str:
     rows = [x for x in r.read_if_there("draws/minatar.csv") if x["data"] == "50 episodes"]
     parts = []
     for (env,), found in r.by([x for x in rows if x["method"] == "regression"], "env").items():
-        means = [statistics.mean(float(x["mean"]) for x in found if x["gpi"] == g) for g in ("1", "0")]
-        parts.append(f"{name_of(env)} {means[0]:.1f} with and {means[1]:.1f} without ({len(found) // 2} draws)")
+        means = [
+            statistics.mean(float(x["mean"]) for x in found if x["gpi"] == g) for g in ("1", "0")
+        ]
+        parts.append(
+            f"{name_of(env)} {means[0]:.1f} with and {means[1]:.1f} without ({len(found) // 2} draws)"
+        )
     if not parts:
         return ""
     return f"**GPI on the same weights and the same w**, by regression, one seed of weights: {'; '.join(parts)}."

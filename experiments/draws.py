@@ -2,9 +2,9 @@
 
 python experiments/draws.py RUN... --draws 10 --out results/draws/minatar.csv
 
-Rows named `50 episodes` are the paper's phase two; `100k steps` uses more episodes of random tasks; `online` is the
-paper's online evaluation, whose w is solved again and again on the steps that it made itself; `online, kept` is the
-last of these w, kept for whole episodes.
+Rows named `50 episodes` are the paper's phase two; `100k steps` uses more episodes of random tasks; `online`
+is the paper's online evaluation, whose w is solved again and again on the steps that it made itself;
+`online, kept` is the last of these w, kept for whole episodes.
 """
 
 import argparse
@@ -24,7 +24,8 @@ from visr.storage.records.task import Task
 from visr.training.online_evaluation import OnlineEvaluation
 
 EPISODES = 30
-COLUMNS = "run,env,seed,steps,draw,data,method,gpi,mean,standard_error,episodes,share".split(",")
+COLUMNS = ("run", "env", "seed", "steps", "draw", "data", "method", "gpi", "mean", "standard_error")
+COLUMNS += ("episodes", "share")
 
 
 def share_of_smallest(w: np.ndarray, steps: RewardedSteps) -> float:
@@ -59,7 +60,7 @@ def played(run: api.Run, task: Task, draw: int, share: float | None) -> Iterator
 
 
 def online(run: api.Run, draw: int, num_steps: int) -> Iterator[dict[str, Any]]:
-    """The online evaluation on weights that do not change: mean return in the second half, then the last w."""
+    """The online evaluation on weights that stay the same: returns of its second half, then the last w."""
     for gpi in (True, False):
         config = configuration.replace(
             run.config, seed=1000 + draw, num_rewarded_envs=4, gpi=gpi, num_actor_groups=1
@@ -104,7 +105,7 @@ def rows(path: Path, chosen: argparse.Namespace) -> Iterator[dict[str, Any]]:
         for row in drawn(run, draw, 10**6, 100_000):
             yield {**same, "draw": draw, "data": "100k steps", **row}
     for draw in range(chosen.online_draws):
-        for row in online(run, draw, 100_000):
+        for row in online(run, draw, chosen.online_steps):
             yield {**same, "draw": draw, **row}
 
 
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10)
     parser.add_argument("--long-draws", type=int, default=0)
     parser.add_argument("--online-draws", type=int, default=0)
+    parser.add_argument("--online-steps", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=Path("results/draws/minatar.csv"))
     chosen = parser.parse_args()
     chosen.out.parent.mkdir(parents=True, exist_ok=True)

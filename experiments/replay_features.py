@@ -64,7 +64,7 @@ def configured(name: str, kind: str, seed: int, share: float, fields: dict[str, 
 
 
 def scores_of_grid(run: visr.Run, seed: int, is_tuning: bool) -> Rows:
-    """Mean fraction of optimal over 50 pairs of boxes and 50 goals; `planned` is exact planning on phi . w."""
+    """Mean fraction of optimal of 50 pairs of boxes and 50 goals; `planned` is planning on phi . w."""
     benchmark = GridBenchmark.for_environment(run.config)
     assert benchmark is not None
     if is_tuning:

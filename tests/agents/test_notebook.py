@@ -55,9 +55,7 @@ def random_unroll(seed: int) -> Unroll:
     )
 
 
-def notebooks_losses(
-    phi: list[Tensor], psi: list[Tensor], unroll: Unroll
-) -> tuple[Tensor, Tensor]:
+def notebooks_losses(phi: list[Tensor], psi: list[Tensor], unroll: Unroll) -> tuple[Tensor, Tensor]:
     """Its two losses: phi [100 + 1, 5 + 1], psi [100 + 5 + 1, 100 + 1, 20 + 1], as matrices and biases."""
     one_hot = functional.one_hot(unroll.observation, STATES).float()
     w = unroll.w.expand(T + 1, B, 5)

@@ -138,7 +138,7 @@ class AgentConfig:
     centred_features: bool = False
     """Subtract the mean output of phi's image torso, so that similar screens get different features."""
     feature_centre: Literal["start", "batch"] = "batch"
-    """The mean that is subtracted: fixed at the first update, or each batch's (learning) and a running one."""
+    """The mean subtracted: fixed at the first update, or (older runs) each batch's while learning."""
     gpi: bool = True
     """Act by generalised policy improvement over w and sampled neighbours; otherwise by w's own policy."""
     gpi_samples: Size = 10

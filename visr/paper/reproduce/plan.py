@@ -122,10 +122,13 @@ class Job:
         The defaults of fine-tuning are all included, because every way depends on them.
         """
         content: dict[str, Any] = {"config": _choices(self.config)}
-        relabels = "relabelled" in self.ways
+        relabels = bool({"relabelled", "without free steps"} & set(self.ways))
         if self.phase != "train":
             counts = vars(self.counts)
-            matters = {"free_steps": relabels, "draws": self.phase == "evaluate" and self.counts.draws > 1}
+            matters = {
+                "free_steps": relabels,
+                "draws": self.phase == "evaluate" and self.counts.draws > 1,
+            }
             content["counts"] = {k: v for k, v in counts.items() if matters.get(k, True)}
         if self.ways:
             # Ledgers written before the way `rounds` was removed contain these two values.

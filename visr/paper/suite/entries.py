@@ -27,6 +27,9 @@ TOP, MIDDLE, BOTTOM = "top_unsupervised_only", "mid_data_limited_rl", "bottom_rl
 """The three sections of the paper's table, as `data/paper_table.csv` names them."""
 RANDOM = "Random"
 FROM_SCRATCH = "Fine-tuning's learner from scratch"
+WITHOUT_FREE = "Relabelling's learner from scratch"
+"""The same settings and updates as relabelling, on rewarded steps alone."""
+_NEW = {"from scratch": FROM_SCRATCH, "without free steps": WITHOUT_FREE}
 _TITLES = {"atari": "Atari", "minatar": "MinAtar", "other": "Other environments"}
 _REFERENCES = (
     "NSQ @10M",
@@ -133,8 +136,7 @@ def _conditions(run: RunSummary) -> list[tuple[Key, Condition]]:
         elif condition.is_unadapted and (name := _unadapted_name(run.label)):
             found.append((Key(name, "0", TOP, steps), condition))
     for condition in run.adapted:
-        is_new = condition.name == "from scratch"
-        name = FROM_SCRATCH if is_new else f"{run.label}, {condition.name}"
+        name = _NEW.get(condition.name, f"{run.label}, {condition.name}")
         found.append((Key(name, budget, BOTTOM, steps + condition.num_free_steps), condition))
     return found
 
