@@ -177,13 +177,13 @@ class IdentityTorso(nn.Module):
         return observation
 
 
-def new_features(centre: Literal["start", "batch"] | None) -> DeepFeatures:
+def new_features(centre: Literal["latest", "batch"] | None) -> DeepFeatures:
     torch.manual_seed(0)
     return DeepFeatures(IdentityTorso(), FEATURES, centre)
 
 
-@pytest.mark.parametrize("centre", [None, "start", "batch"])
-def test_phi_has_unit_length(centre: Literal["start", "batch"] | None):
+@pytest.mark.parametrize("centre", [None, "latest", "batch"])
+def test_phi_has_unit_length(centre: Literal["latest", "batch"] | None):
     phi, said = new_features(centre), torch.randn(7, 3, 6)
     torch.testing.assert_close(phi(said).norm(dim=-1), torch.ones(7, 3))
     with torch.no_grad():
@@ -192,15 +192,16 @@ def test_phi_has_unit_length(centre: Literal["start", "batch"] | None):
 
 def test_centred_features_ignore_what_all_images_of_a_batch_share():
     said, shared = torch.randn(7, 3, 6), 10 * torch.randn(6)
-    for centre in ("start", "batch"):
+    for centre in ("latest", "batch"):
         same, moved = new_features(centre), new_features(centre)
         torch.testing.assert_close(moved(said + shared), same(said), rtol=1e-4, atol=1e-4)
     plain = new_features(None)
     assert (plain(said + shared) - plain(said)).abs().max() > 0.1
 
 
-def test_a_fixed_centre_is_the_mean_of_the_first_batch_learnt_from_for_all_uses():
-    phi, first, later = new_features("start"), torch.randn(7, 3, 6), 5 + torch.randn(4, 3, 6)
+def test_random_features_keep_the_centre_of_the_first_batch_for_all_uses():
+    phi = new_features("latest").requires_grad_(False)
+    first, later = torch.randn(7, 3, 6), 5 + torch.randn(4, 3, 6)
     with torch.no_grad():
         phi(later)  # acting before the first update sets nothing
     expected = sphere.normalise((later - first.mean(dim=(0, 1))) @ phi.readout.weight.T)
@@ -209,6 +210,15 @@ def test_a_fixed_centre_is_the_mean_of_the_first_batch_learnt_from_for_all_uses(
     with torch.inference_mode():
         torch.testing.assert_close(phi(later[0, :1]), expected[0, :1])
     torch.testing.assert_close(phi.mean, first.mean(dim=(0, 1)))
+
+
+def test_learned_features_are_the_same_for_learning_and_for_regression_right_after():
+    phi = new_features("latest")
+    for _ in range(2):
+        batch = 5 * torch.randn(()) + torch.randn(7, 3, 6)
+        learnt = phi(batch)
+        with torch.inference_mode():
+            torch.testing.assert_close(phi(batch), learnt)
 
 
 def test_learning_subtracts_the_mean_of_the_batch():
@@ -247,7 +257,7 @@ def test_gradients_flow_through_the_batch_mean():
     torch.testing.assert_close(said.grad.sum(dim=(0, 1)), torch.zeros(6), rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize("centre", ["start", "batch"])
+@pytest.mark.parametrize("centre", ["latest", "batch"])
 def test_the_centre_is_part_of_the_state(centre: str):
     fields = {"torso": "nips", "centred_features": True, "feature_centre": centre}
     config = configuration.replace(RunConfig(), **fields)

@@ -137,8 +137,8 @@ class AgentConfig:
     """Scale vector observations to mean 0 and standard deviation 1 by running statistics."""
     centred_features: bool = False
     """Subtract the mean output of phi's image torso, so that similar screens get different features."""
-    feature_centre: Literal["start", "batch"] = "batch"
-    """The mean subtracted: fixed at the first update, or (older runs) each batch's while learning."""
+    feature_centre: Literal["latest", "batch"] = "batch"
+    """Where phi does not learn: the latest batch's mean, fixed for random phi; or (older runs) a running one."""
     gpi: bool = True
     """Act by generalised policy improvement over w and sampled neighbours; otherwise by w's own policy."""
     gpi_samples: Size = 10

@@ -107,7 +107,7 @@ _ATARI_SMALL: dict[str, object] = {
     "torso": "nips",
     "core": "none",
     "centred_features": True,
-    "feature_centre": "start",
+    "feature_centre": "latest",
     "num_steps": 2_000_000,
     "num_envs": 34,
     "num_rewarded_envs": 2,
@@ -143,14 +143,14 @@ _CLASSIC: dict[str, object] = {
     "core": "none",
     "head_size": 64,
     "centred_features": True,
-    "feature_centre": "start",
+    "feature_centre": "latest",
 }
 _MINATAR: dict[str, object] = {
     **_SMALL,
     "core": "none",
     "head_size": 64,  # 256 would take 1.6 times as long
     "centred_features": True,
-    "feature_centre": "start",
+    "feature_centre": "latest",
     "num_rewarded_envs": 4,
     "num_envs": 68,
 }

@@ -13,23 +13,23 @@ from visr.networks.successor import Features, FoldedReadout, SuccessorFeatures
 
 _TASK_SIZE = 32
 _RATE = 0.01
-"""Step size of the running mean, per batch learnt from."""
+"""Step size of the running mean with `batch`, per batch learnt from."""
 
 
 class DeepFeatures(Features):
     """phi(s): a torso and a linear layer.
 
     Images of one game are so alike that their initial features all point the same way. A centre subtracts
-    a mean of the torso's output: with `start` that of the first batch learnt from, always the same
-    afterwards, so that random features stay fixed; with `batch`, which older runs have, that of every
-    batch while learning and a running mean while acting.
+    a mean of the torso's output, that of the batch while learning. Elsewhere it is with `latest` the mean
+    of the last batch learnt from, and for features that do not learn that of the first one everywhere; with
+    `batch`, which older runs have, a running mean.
     """
 
     def __init__(
         self,
         torso: nn.Module,
         num_features: int,
-        centre: Literal["start", "batch"] | None = None,
+        centre: Literal["latest", "batch"] | None = None,
         unit: bool = True,
     ) -> None:
         super().__init__(unit)
@@ -47,16 +47,13 @@ class DeepFeatures(Features):
         return self._scaled(self.readout(hidden))
 
     def _centre(self, hidden: Tensor) -> Tensor:
-        """The mean to subtract; the first batch with gradients sets a fixed one."""
+        """The mean to subtract; batches with gradients set the one that others use."""
         assert self.mean is not None
-        if not torch.is_grad_enabled():
-            return self.mean
-        if self.centre == "start":
-            if not self.mean.any():
-                self.mean.copy_(hidden.detach().flatten(0, -2).mean(dim=0))
+        is_fixed = not self.readout.weight.requires_grad and bool(self.mean.any())
+        if not torch.is_grad_enabled() or (is_fixed and self.centre == "latest"):
             return self.mean
         latest = hidden.flatten(0, -2).mean(dim=0)
-        self.mean.lerp_(latest.detach(), _RATE)
+        self.mean.lerp_(latest.detach(), 1.0 if self.centre == "latest" else _RATE)
         return latest
 
 
