@@ -50,7 +50,7 @@ def test_a_pair_is_chosen_in_a_direction_that_is_not_known_yet():
     # the first feature has been asked about many times, the second never
     phi = np.repeat(np.array([[0, 0], [9, 0], [0, 9]], float), 4, axis=0)
     known = preferences.fit(np.tile([[1.0, 0.0]], (30, 1)), np.zeros((0, 2)))
-    a, b = preferences.next_pair(phi, np.array([0, 4, 8]), known, seed=0, length=4)
+    a, b = preferences.next_pair(phi, np.array([0, 4, 8]), known, number=0, length=4)
     assert 8 in (a, b)
 
 
@@ -92,7 +92,7 @@ def answered(run: library.Run, recorded: Any, reward: Any, count: int = 20) -> l
         returns = [reward[recorded.reached[a:b]].sum() for a, b in spans]
         spans = spans if returns[0] >= returns[1] else spans[::-1]
         is_equal = returns[0] == returns[1]
-        pairs.append([recorded.reached[a:b] for a, b in spans] + ["equal"] * is_equal)
+        pairs.append([recorded.reached[a:b] for a, b in spans] + ["equal"] * int(is_equal))
         sums = preferences.segment_sums(recorded.phi, spans)
         gaps[is_equal] = np.vstack([gaps[is_equal], sums[0] - sums[1]])
         known = preferences.fit(gaps[False], gaps[True], prior)

@@ -192,36 +192,46 @@ def starts(episode: NDArray[np.intp], length: int = SEGMENT) -> NDArray[np.intp]
 def next_pair(
     phi: NDArray[np.floating],
     candidates: NDArray[np.intp],
-    posterior: Posterior | None,
-    seed: int,
+    known: Posterior | None,
+    number: int,
     length: int = SEGMENT,
 ) -> tuple[int, int]:
     """The starts of two segments to compare, given what the answers so far say of w.
 
-    Each draw of w names the best of some random segments; of these favourites, the pair that tells most
-    about w: the entropy of the mean answer minus the mean entropy of the answers.
+    Questions of even `number` are the random pair that tells most about w: the entropy of the mean answer
+    minus the mean entropy of the answers. In the others two draws of w each name the best of some random
+    segments (double Thompson sampling).
     """
     if len(candidates) < 2:
         raise UserError(
             f"No two segments of {length} steps were recorded; train with longer episodes."
         )
-    rng = np.random.default_rng(seed)
-    starts = rng.choice(candidates, min(_NUM_PROPOSED, len(candidates)), replace=False)
-    sums = segment_sums(phi, [(at, at + length) for at in starts.tolist()])
-    if posterior is None:  # nothing is known of w: one of two segments that differ much
-        far = np.square(sums - sums[0]).sum(axis=1)
-        return int(starts[0]), int(starts[far.argmax()])
-    values = sums @ posterior.draws(_NUM_SAMPLES, seed).T
-    favourites = np.unique(values.argmax(axis=0))
-    if len(favourites) < 2:
-        favourites = np.arange(min(len(starts), _NUM_SAMPLES))
-    values = values[favourites]
-    gap = np.clip(values[:, None] - values[None], -30, 30)
-    chance = 1 / (1 + np.exp(-gap))
-    told = _entropy(chance.mean(axis=2)) - _entropy(chance).mean(axis=2)
-    np.fill_diagonal(told, -1.0)
-    a, b = np.unravel_index(told.argmax(), told.shape)
-    return int(starts[favourites[a]]), int(starts[favourites[b]])
+    rng = np.random.default_rng(number)
+    starts = rng.choice(candidates, _NUM_PROPOSED), rng.choice(candidates, _NUM_PROPOSED)
+    first, second = (
+        segment_sums(phi, [(at, at + length) for at in side.tolist()]) for side in starts
+    )
+    if known is None:  # nothing is known of w: the pair that differs most
+        a = b = int(np.square(first - second).sum(axis=1).argmax())
+    elif number % 2:
+        a, b = _two_favourites(first, second, known.draws(_NUM_SAMPLES, number))
+    else:
+        a = b = _most_telling(first - second, known.draws(_NUM_SAMPLES, number))
+    return int(starts[0][a]), int(starts[1][b])
+
+
+def _two_favourites(first: Floats, second: Floats, draws: Floats) -> tuple[int, int]:
+    """The best of the first sums [P, d] for one draw of w, and another of the second sums for another."""
+    a = int((first @ draws[0]).argmax())
+    best = (second @ draws[1:].T).argmax(axis=0)
+    others = best[np.abs(second[best] - first[a]).max(axis=1) > 1e-9]
+    return a, int(others[0]) if len(others) else int((second @ draws[0]).argmin())
+
+
+def _most_telling(gaps: Floats, draws: Floats) -> int:
+    """The pair, of gaps [P, d], about which draws of w disagree most while each is sure."""
+    chance = 1 / (1 + np.exp(-np.clip(gaps @ draws.T, -30, 30)))
+    return int((_entropy(chance.mean(axis=1)) - _entropy(chance).mean(axis=1)).argmax())
 
 
 def _entropy(chance: Floats) -> Floats:
