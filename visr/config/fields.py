@@ -138,7 +138,7 @@ class AgentConfig:
     centred_features: bool = False
     """Subtract the mean output of phi's image torso, so that similar screens get different features."""
     feature_centre: Literal["latest", "batch"] = "batch"
-    """Where phi does not learn: the latest batch's mean, fixed for random phi; or (older runs) a running one."""
+    """The mean where phi does not learn: the latest batch's, fixed for random phi; or a running one."""
     gpi: bool = True
     """Act by generalised policy improvement over w and sampled neighbours; otherwise by w's own policy."""
     gpi_samples: Size = 10
