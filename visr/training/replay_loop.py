@@ -259,7 +259,8 @@ class ReplayLoop(ReplayLearning):
             self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
         if collected := [unroll for pool in pools for unroll in pool.collect()]:
             self._record(concatenate(collected))
-        return Round(self.num_updates, metrics)
+        share = self.num_updates / self.config.replay.num_updates
+        return Round(self.num_updates, metrics, share=share)
 
     def _record(self, unroll: Unroll) -> None:
         self.recorded.add(unroll)
