@@ -145,12 +145,15 @@ def _trainer(
     if config.agent.algorithm in BASELINES:
         _refuse_cluster(config, cluster)
         trainer = _baseline(config)
-    elif config.agent.algorithm in REPLAY_LEARNERS:
+    elif config.replay.dataset:
         _refuse_cluster(config, cluster)
         from visr.training.offline_loop import OfflineLoop
+
+        trainer = OfflineLoop(config, data)
+    elif cluster is None and config.agent.algorithm in REPLAY_LEARNERS:
         from visr.training.replay_loop import ReplayLoop
 
-        trainer = OfflineLoop(config, data) if config.replay.dataset else ReplayLoop(config)
+        trainer = ReplayLoop(config, num_processes)
     elif cluster is None:
         if config.cluster.max_staleness or config.cluster.num_learners > 1:
             raise UserError(
@@ -162,9 +165,13 @@ def _trainer(
         with needing("ray", "cluster"):
             from visr.cluster import session
             from visr.cluster.loop import ClusterLoop
+            from visr.cluster.replay_loop import ClusterReplayLoop
+        is_replay = config.agent.algorithm in REPLAY_LEARNERS
         with (
             session.joined(cluster, session.needs(config)),
-            contextlib.closing(ClusterLoop(config)) as trainer,
+            contextlib.closing(
+                (ClusterReplayLoop if is_replay else ClusterLoop)(config)
+            ) as trainer,
         ):
             yield trainer
         return

@@ -16,7 +16,7 @@ from typing import Any
 from visr import arguments
 from visr.agents.base import BehaviourModel
 from visr.config import RunConfig, flags, presets
-from visr.config.fields import SECTIONS
+from visr.config.fields import REPLAY_LEARNERS, SECTIONS
 from visr.errors import UserError, needing, one_line, short_repr
 from visr.run import Run
 from visr.storage import packed_models
@@ -54,9 +54,11 @@ def pack(
         )
     most = fields.pop("most", packed_models.LARGEST)
     known = None if run.model is None else run.model.card
+    is_replay = run.config.agent.algorithm in REPLAY_LEARNERS
+    learner = "The replay learner" if is_replay else "VISR"
     description = {
         "name": name or (Path(run.address).resolve().name if known is None else known.name),
-        "about": about or (f"VISR in {run.config.env}." if known is None else known.about),
+        "about": about or (f"{learner} in {run.config.env}." if known is None else known.about),
         "scores": _scores(run) if known is None else known.scores,
         "recipe": (pretrain_command(run.config),) if known is None else known.recipe,
         "cannot": () if known is None else known.cannot,

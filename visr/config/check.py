@@ -147,7 +147,7 @@ def _problem_of_number(value: Any, kind: type, bound: Bound) -> str | None:
 
 def _check_batches(agent: AgentConfig, training: TrainingConfig) -> None:
     processes, groups = training.num_processes, training.num_actor_groups
-    if processes > groups:
+    if processes > groups + (agent.algorithm in REPLAY_LEARNERS):  # its first process only learns
         raise UserError(
             f"num_processes = {processes} is more than num_actor_groups = {groups}; every process acts "
             "for a group, so raise --num-actor-groups too."
@@ -234,7 +234,9 @@ def _check_sizes(config: RunConfig) -> None:
 def _check_replay_learner(config: RunConfig) -> None:
     default = RunConfig()
     for name in NOT_OF_REPLAY:
-        section = "agent" if hasattr(default.agent, name) else "training"
+        section = next(
+            s for s in ("agent", "training", "cluster") if hasattr(getattr(default, s), name)
+        )
         value, usual = (getattr(getattr(c, section), name) for c in (config, default))
         if value != usual:
             raise UserError(
@@ -274,6 +276,13 @@ def _check_dataset(config: RunConfig) -> None:
         raise UserError(
             f"algorithm = {config.agent.algorithm!r} learns from steps of its own and not from dataset = "
             f"{short_repr(config.replay.dataset)}; the replay learner does."
+        )
+    training = config.training
+    if config.replay.dataset and max(training.num_processes, training.num_actor_groups) > 1:
+        raise UserError(
+            f"num_processes = {training.num_processes} and num_actor_groups = {training.num_actor_groups} "
+            f"have no effect with dataset = {short_repr(config.replay.dataset)}, as nothing acts; leave "
+            "them out."
         )
 
 

@@ -73,7 +73,7 @@ NOT_OF_REPLAY = (
         "gpi_kappa",
     ),
     *("target_period", "phi_learning_rate", "phi_adam_epsilon", "phi_num_steps"),
-    *("learning_rate_decay", "batch_size", "num_processes", "num_actor_groups", "micro_batch"),
-    "num_rewarded_envs",
+    *("learning_rate_decay", "batch_size", "micro_batch", "num_rewarded_envs"),
+    *("max_staleness", "publish_every", "num_learners", "cpus_per_learner", "gpus_per_learner"),
 )
 """Settings of the paper's agent that a replay learner does not read."""
