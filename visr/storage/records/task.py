@@ -207,8 +207,8 @@ class Task(Summary):
             raise ValueError("standard_error does not have one number for every one of w")
         return task
 
-    def require_fit(self, env: str, size: int) -> None:
-        """Refuse a task that was made for another environment or for another number of features."""
+    def require_fit(self, env: str, size: int, num_states: int | None = None) -> None:
+        """Refuse a task of another environment, or of another number of features or of states."""
         if self.length == 0:
             raise UserError(f"The task `{self.name}` has weight 0; add another task to it.")
         if self.env not in ("", env):
@@ -220,6 +220,11 @@ class Task(Summary):
             raise UserError(
                 f"The task `{self.name}` has {len(self.w)} features and this run has "
                 f"{size}; infer it with this run."
+            )
+        if self.reward is not None and num_states not in (None, len(self.reward)):
+            raise UserError(
+                f"The task `{self.name}` has a reward over {len(self.reward)} states and this world has "
+                f"{num_states}; infer it with this run."
             )
 
 
