@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visr import arguments
 from visr.config import Bound
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.storage import new_files, schema
 from visr.storage.files import read_json, write_json
 from visr.storage.records.refinement import Refinement, remove_others
@@ -23,6 +23,7 @@ from visr.storage.summaries import Summary
 
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
 _LONGEST = 2_000
+_MOST_WEIGHT = 1e300
 _MIXED = "mixed of"
 Vector = Annotated[NDArray[np.float64], Bound(-_LARGEST, _LARGEST)]
 RewardFunction = Callable[[NDArray, NDArray, NDArray], NDArray]
@@ -102,8 +103,10 @@ class Task(Summary):
         """The same direction with another weight; a negative weight turns it round."""
         if not isinstance(weight, int | float | np.number):
             return NotImplemented
-        if not math.isfinite(weight):
-            raise UserError(f"The weight {weight} of `{self.name}` must be a finite number.")
+        if not abs(weight) < _MOST_WEIGHT:  # NaN and whole numbers beyond the range of a float, too
+            raise UserError(
+                f"The weight {short_repr(weight)} of `{self.name}` must be a finite number."
+            )
         if (weight > 0 and not self.parts) or weight == 0:
             return replace(self, length=self.length * float(weight), parts=())
         return mix([(part, k * float(weight)) for part, k in self._terms()])
@@ -116,7 +119,7 @@ class Task(Summary):
             return NotImplemented
         if not divisor:
             raise UserError(f"`{self.name}` is divided by 0; divide by another number.")
-        return self * (1 / float(divisor))
+        return self * (1 / divisor)  # pyright: ignore[reportArgumentType]
 
     def __neg__(self) -> Task:
         """The opposite direction."""
@@ -255,9 +258,9 @@ def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
                 f"`{task.name}` is a task of {task.env} with {len(task.w)} features and `{first.name}` one "
                 f"of {first.env} with {len(first.w)}; only tasks of one run can be mixed."
             )
-        if not math.isfinite(weight) or abs(weight) > 1e6:
+        if not abs(weight) <= 1e6:
             raise UserError(
-                f"The weight {weight} of `{task.name}` must be a number of at most 1e6."
+                f"The weight {short_repr(weight)} of `{task.name}` must be a number of at most 1e6."
             )
     w = np.sum([weight * task.w for task, weight in parts], axis=0)
     length = float(np.linalg.norm(w))
