@@ -23,7 +23,6 @@ from visr.storage.summaries import Summary
 
 _LARGEST = 1e12  # the largest reward that `visr infer` accepts: its sums stay finite
 _LONGEST = 2_000
-_MOST_WEIGHT = 1e300
 _MIXED = "mixed of"
 Vector = Annotated[NDArray[np.float64], Bound(-_LARGEST, _LARGEST)]
 RewardFunction = Callable[[NDArray, NDArray, NDArray], NDArray]
@@ -103,10 +102,9 @@ class Task(Summary):
         """The same direction with another weight; a negative weight turns it round."""
         if not isinstance(weight, int | float | np.number):
             return NotImplemented
-        if not abs(weight) < _MOST_WEIGHT:  # NaN and whole numbers beyond the range of a float, too
-            raise UserError(
-                f"The weight {short_repr(weight)} of `{self.name}` must be a finite number."
-            )
+        if not abs(weight) < 1e300:  # NaN and whole numbers beyond the range of a float, too
+            shown = short_repr(weight)
+            raise UserError(f"The weight {shown} of `{self.name}` must be a finite number.")
         if (weight > 0 and not self.parts) or weight == 0:
             return replace(self, length=self.length * float(weight), parts=())
         return mix([(part, k * float(weight)) for part, k in self._terms()])
