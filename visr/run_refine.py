@@ -115,6 +115,7 @@ class RefinableRun(RunFiles, ABC):
     ) -> Iterator[Task]:
         started = time.perf_counter()
         configuration.check_value("seed", seed)
+        arguments.yes_or_no(resume, "resume")
         if rewarded_steps is not None:
             _check_count(rewarded_steps, "rewarded_steps")
         chosen, agent = self.checked_task(task), self.visr

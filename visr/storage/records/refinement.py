@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from visr.config import Bound
 from visr.errors import UserError
-from visr.storage import schema
-from visr.storage.files import check_tensors, write_tensors
+from visr.storage import new_files, schema
+from visr.storage.files import read_checked_arrays, write_tensors
 
 _NAME = re.compile(r"[^/\\]+\.[0-9a-f]{16}\.safetensors")
 _LARGEST = 2**30
@@ -77,9 +77,7 @@ class Refinement:
         try:
             if place.stat().st_size > _LARGEST:
                 raise ValueError(f"it is larger than {_LARGEST:,} bytes")
-            check_tensors(place)
-            with safetensors.safe_open(str(place), framework="np") as file:
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            weights, _ = read_checked_arrays(place)
         except FileNotFoundError:
             raise UserError(f"{place}, the weights of {path}, is missing; {remedy}.") from None
         except (OSError, safetensors.SafetensorError, ValueError) as error:
@@ -92,4 +90,4 @@ def remove_others(path: Path, kept: str) -> None:
     for other in path.parent.glob("*.safetensors"):
         is_of_task = _NAME.fullmatch(other.name) and other.name.startswith(f"{path.stem}.")
         if is_of_task and other.name.count(".") == path.stem.count(".") + 2 and other.name != kept:
-            other.unlink(missing_ok=True)
+            new_files.remove(other)
