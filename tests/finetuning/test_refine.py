@@ -164,6 +164,25 @@ def test_onnx_files_hold_the_refined_policy(grid: visr.Run, tmp_path: Path):
     assert actions.tolist() == np.asarray(grid.policy(task)(states)).tolist()
 
 
+@pytest.mark.parametrize("kind", ["grid", "pole"])
+def test_packed_models_keep_the_refined_policy(
+    kind: str, grid_path: Path, pole_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = visr.load({"grid": grid_path, "pole": pole_path}[kind])
+    task = run.refine(run.infer({"grid": "row > 3", "pole": "x0 > 0.1"}[kind]), num_updates=400)
+    task.save(run.directory.task("packed-task"))
+    packed = visr.load(visr.pack(run, tmp_path / "model.safetensors").path)
+    again = packed.tasks["packed-task"]
+    assert again.refinement is not None
+    assert again.refinement.is_refined
+    assert task.refinement is not None
+    assert all(np.array_equal(again.refinement.weights[k], v) for k, v in task.refinement.weights.items())
+    states = np.arange(25) if kind == "grid" else np.random.default_rng(0).normal(size=(40, 4))
+    assert packed.policy(again)(states).tolist() == run.policy(task)(states).tolist()
+    run.directory.task("packed-task").unlink()
+
+
 def test_finetuning_starts_from_the_refined_policy(grid: visr.Run, tmp_path: Path):
     task = grid.refine(grid.infer("row > 3"), num_updates=400)
     tuned = grid.finetune(task, out=tmp_path / "tuned", num_steps=400, num_envs=4)
