@@ -177,7 +177,9 @@ def test_packed_models_keep_the_refined_policy(
     assert again.refinement is not None
     assert again.refinement.is_refined
     assert task.refinement is not None
-    assert all(np.array_equal(again.refinement.weights[k], v) for k, v in task.refinement.weights.items())
+    assert all(
+        np.array_equal(again.refinement.weights[k], v) for k, v in task.refinement.weights.items()
+    )
     states = np.arange(25) if kind == "grid" else np.random.default_rng(0).normal(size=(40, 4))
     assert packed.policy(again)(states).tolist() == run.policy(task)(states).tolist()
     run.directory.task("packed-task").unlink()
@@ -230,7 +232,7 @@ def test_a_saved_task_has_the_same_policy(grid: visr.Run, tmp_path: Path):
     again = Task.load(path)
     states = np.arange(25)
     assert grid.policy(again)(states).tolist() == grid.policy(task)(states).tolist()
-    assert len(list(tmp_path.glob("*.safetensors"))) == 1
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2  # the policy's weights and the learner's
     grid.infer("row > 3").save(path)  # an instant task leaves no weights behind
     assert not list(tmp_path.glob("*.safetensors"))
 
@@ -238,7 +240,7 @@ def test_a_saved_task_has_the_same_policy(grid: visr.Run, tmp_path: Path):
 def test_lost_or_damaged_weights_are_reported(grid: visr.Run, tmp_path: Path):
     path = tmp_path / "bottom.json"
     grid.refine(grid.infer("row > 3"), num_updates=400).save(path)
-    (weights,) = tmp_path.glob("*.safetensors")
+    weights = tmp_path / json.loads(path.read_text())["refinement"]["file"]
     content = weights.read_bytes()
     weights.write_bytes(content[:-4] + b"\0\1\2\3")
     with pytest.raises(UserError, match="damaged"):
@@ -281,6 +283,35 @@ def test_the_command_refines_and_resumes(grid_path: Path, capsys: pytest.Capture
     assert main(["evaluate", str(grid_path), "low-refined", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fraction_of_optimal"] == pytest.approx(1)
     assert main(["play", str(grid_path), "--task", "low-refined", "--max-steps", "5"]) == 0
+
+
+def test_a_resumed_refinement_continues_with_the_optimiser(pole_path: Path, tmp_path: Path):
+    run, path = visr.load(pole_path), tmp_path / "side.json"
+    run.refine(run.infer("x0 > 0.1"), num_updates=40).save(path)
+    saved = Task.load(path)
+    task = run.refine(saved, num_updates=20, resume=True)
+    assert task.refinement is not None
+    assert task.refinement.num_updates == 60
+    assert set(task.refinement.learner["adam.0.step"].ravel()) == {60}
+    afresh = run.refine(saved, num_updates=20)
+    assert afresh.refinement is not None
+    assert set(afresh.refinement.learner["adam.0.step"].ravel()) == {20}
+    task.save(path)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    (tmp_path / json.loads(path.read_text())["refinement"]["learner_file"]).unlink()
+    again = Task.load(path)  # it still acts
+    with pytest.raises(UserError, match="refine the task again"):
+        run.refine(again, num_updates=20, resume=True)
+
+
+def test_a_damaged_learner_is_refused(pole_path: Path):
+    run = visr.load(pole_path)
+    task = run.refine(run.infer("x0 > 0.1"), num_updates=20)
+    assert task.refinement is not None
+    for learner in ({"q": np.zeros(3)}, {**task.refinement.learner, "rng": np.zeros(3)}):
+        changed = dataclasses.replace(task.refinement, learner=learner)
+        with pytest.raises(UserError, match="does not fit"):
+            run.refine(dataclasses.replace(task, refinement=changed), num_updates=20, resume=True)
 
 
 def test_nothing_to_resume_is_an_error(grid_path: Path, capsys: pytest.CaptureFixture[str]):
