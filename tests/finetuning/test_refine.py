@@ -17,13 +17,16 @@ import torch
 import visr
 from visr import config as configuration
 from visr import pretraining
+from visr.agents.refined import residual_of
 from visr.cli import main
 from visr.config import presets
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
+from visr.finetuning import reward_labels
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import POLICIES, FittedEvaluation, PolicyValue, n_step
 from visr.finetuning.table import TableEvaluation
+from visr.inference.asked_reward import asked_reward
 from visr.networks.residual import ResidualValues
 from visr.storage.records.task import Task, TaskPrompt
 from visr.types import EnvSpec
@@ -192,6 +195,39 @@ def test_finetuning_starts_from_the_refined_policy(grid: visr.Run, tmp_path: Pat
     assert record["before"]["fraction_of_optimal"] == pytest.approx(1, abs=1e-6)
     after = tuned.evaluate_exactly(tuned.tasks["task"], gpi=False).fraction_of_optimal
     assert after == pytest.approx(record["after"]["fraction_of_optimal"])
+
+
+@pytest.fixture(scope="module")
+def breakout(tmp_path_factory: pytest.TempPathFactory) -> visr.Run:
+    config = configuration.replace(
+        presets.get("replay-minatar"),
+        **{**SMALL, "env": "MinAtar/Breakout-v1", "num_steps": 4_096, "warmup_steps": 2_048},
+        checkpoint_every=4_096,
+        recorded_steps=500,
+    )
+    return visr.load(pretraining.start(tmp_path_factory.mktemp("refine") / "game", config).path)
+
+
+def test_rewards_of_a_game_are_predicted_from_its_events(breakout: visr.Run):
+    asked = asked_reward(
+        dataclasses.replace(breakout.skill(0), prompt=TaskPrompt("env", "env")),
+        *(breakout.visr, breakout.inference.codec),
+    )
+    steps = breakout.offline_steps
+    labels = reward_labels.of_steps(steps, asked, breakout.visr, breakout.config, 3_000)
+    bricks = steps.observations(steps.before)[:, 3].sum(dim=(1, 2), dtype=torch.int64)
+    left = steps.observations(steps.after)[:, 3].sum(dim=(1, 2), dtype=torch.int64)
+    assert labels.r_squared is not None
+    assert labels.r_squared > 0.5
+    predicted, broken = labels.reward > 0.5, left == bricks - 1
+    assert float((predicted == broken).float().mean()) > 0.99
+
+
+def test_a_plane_that_does_not_exist_is_refused():
+    spec = EnvSpec(gym.spaces.Box(0, 1, (4, 10, 10), np.uint8), 3)
+    weights = {k: v.numpy() for k, v in ResidualValues(spec).state_dict().items()}
+    with pytest.raises(ValueError, match="plane does not exist"):
+        residual_of(spec, {**weights, "trunk.agent_plane": np.array(9)})
 
 
 # ---- refusals
