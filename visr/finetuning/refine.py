@@ -124,7 +124,7 @@ class Refiner:
         self._best_actions = None if start is None else self._learner.actions(self._evaluation.rows)
         if learner:
             with schema.refusing(
-                "The refinement does not fit this run", "leave out the resumption"
+                "The refinement does not fit this run", "refine it again without resume"
             ):
                 self._learner.load_state({k: torch.tensor(v) for k, v in learner.items()})
 
