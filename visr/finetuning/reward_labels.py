@@ -66,8 +66,8 @@ def of_steps(
         agent, config, num_episodes=num_episodes, num_steps=most, seed=seed, on_step=kept.append
     )
     inputs, model = _events_model(agent, seed) or _observations_model(agent, seed)
-    columns = zip(*kept, strict=True)
-    played = EpisodeSteps(*(None if x[0] is None else np.concatenate(x) for x in columns))
+    columns = (None if x[0] is None else np.concatenate(x) for x in zip(*kept, strict=True))
+    played = EpisodeSteps(*columns)  # pyright: ignore[reportArgumentType]
     seen, reward = inputs(played), torch.from_numpy(played.reward).float()
     reward = reward.clamp(-1, 1) if config.inference.clip_rewards else reward
     if not bool(reward.any()):
