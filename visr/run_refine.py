@@ -120,6 +120,7 @@ class RefinableRun(RunFiles, ABC):
             _check_count(rewarded_steps, "rewarded_steps")
         chosen, agent = self.checked_task(task), self.visr
         start = self._residual(chosen) if resume else None
+        learner = chosen.refinement.learner_state() if resume and chosen.refinement else None
         if resume and chosen.refinement is None:
             raise UserError(f"The task `{chosen.name}` was not refined yet; leave out resume.")
         with devices.threads(self.config.training):
@@ -139,6 +140,7 @@ class RefinableRun(RunFiles, ABC):
                 gpi=self.config.agent.gpi,
                 seed=seed,
                 start=start,
+                learner=learner,
                 started=started,
             )
 

@@ -9,7 +9,6 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +68,7 @@ def pack(
         num_steps=run.num_steps, seed=seed, precision=precision, config=run.config, **description
     )
     tensors = run.agent.packed()
-    # a packed model holds the weights of phi and psi only, so its tasks act instantly
-    known = dict(run.tasks) if tasks else {}
-    kept = {name: replace(task, refinement=None) for name, task in known.items()}
+    kept = dict(run.tasks) if tasks else {}
     return packed_models.open_model(packed_models.pack(target, card, tensors, kept, most))
 
 

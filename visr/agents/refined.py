@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 from visr.agents.base import BehaviourModel, Losses
 from visr.config.fields import InferenceConfig
 from visr.errors import short_repr
+from visr.networks.plane_trunk import PlaneTrunk
 from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import FoldedReadout
 from visr.types import EnvSpec, Transitions, Unroll
@@ -75,4 +76,6 @@ def residual_of(spec: EnvSpec, weights: Mapping[str, NDArray]) -> ResidualValues
         residual.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
     except (RuntimeError, TypeError) as error:
         raise ValueError("its weights are those of another network") from error
+    if isinstance(residual.trunk, PlaneTrunk):
+        residual.trunk.check()
     return residual.requires_grad_(False)

@@ -174,7 +174,7 @@ class Task(Summary):
             stored = replace(self, refinement=refinement)
         write_json(path, stored.to_dict())
         new_files.remove(evaluation_of(path))
-        remove_others(path, "" if refinement is None else refinement.file)
+        remove_others(path, refinement)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of task.json; infinities become null."""
