@@ -16,7 +16,6 @@ from visr.errors import UserError
 from visr.networks.plane_trunk import PlaneTrunk, find_agent
 from visr.networks.transition_features.base import whitening
 from visr.networks.transition_features.events import PlaneEvents
-from visr.training.practice import Practice
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
 STATES = EnvSpec(Discrete(9), num_actions=4)
@@ -257,29 +256,6 @@ def test_practised_tasks_have_one_length():
     w = task_sampling.practised(agent, 40, recorded, rng)
     assert w.shape == (40, 12)
     torch.testing.assert_close(w.norm(dim=1), torch.full((40,), math.sqrt(12)))
-
-
-def test_a_pursuit_ends_with_its_episode_where_features_tell_the_end():
-    for spec, ends in ((VECTORS, True), (STATES, False)):
-        practice = Practice(agent_for(spec), 2)
-        practice.w[:], practice.epsilon[:] = 1.0, 0.1
-        seen = torch.zeros(5, 2, *(spec.observation_space.shape or ()))
-        terminated = torch.zeros(4, 2, dtype=torch.bool)
-        terminated[2, 1] = True
-        practice.count(unroll_of(seen, terminated=terminated))
-        assert practice.epsilon.tolist() == pytest.approx([0.1, 1.0 if ends else 0.1])
-        assert (practice.w[0] == 1).all()
-        assert (practice.w[1] == (0 if ends else 1)).all()
-
-
-def test_half_of_the_pursuits_also_pay_for_staying_alive():
-    agent, rng = agent_for(VECTORS), torch.Generator().manual_seed(0)
-    practice = Practice(agent, 400)
-    practice.choose(lambda count, length: torch.ones(count, length, 12), rng)
-    pursuits = practice.w[(practice.w[:, 2:] > 0.2).all(dim=1)]
-    more = pursuits[:, 0] > 1.01 * pursuits[:, 2]
-    assert 0.4 < more.float().mean() < 0.6
-    assert (pursuits[:, 0] >= 0.99 * pursuits[:, 2]).all()
 
 
 def test_events_that_the_agent_cannot_bring_about_are_practised_less():

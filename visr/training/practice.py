@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -76,12 +75,6 @@ class Practice:
             return task_sampling.scaled(task_sampling.events(agent, count, rng))
         w = task_sampling.scaled(task_sampling.rarest(agent, recorded, count, _AMONG)[:, 0])
         if agent.chi.constant is not None:
-            # rare states of CartPole are those of its fall: half of the pursuits pay for staying alive, too
-            pays = torch.randn(count, generator=rng).abs() * (
-                torch.rand(count, generator=rng) < 0.5
-            )
-            w[:, agent.chi.constant] += pays * math.sqrt(agent.task_size) * 0.75
-            w = task_sampling.scaled(w)
             lives = torch.rand(count, generator=rng) < 0.3
             w[lives] = task_sampling.scaled(task_sampling.constant_tasks(agent, count, rng)[lives])
         return w
@@ -90,9 +83,6 @@ class Practice:
     def count(self, unroll: Unroll) -> None:
         """Count events by whether they were pursued, and update their rates and lifts."""
         agent = self._agent
-        if agent.chi.constant is not None:
-            ended = (unroll.terminated | unroll.truncated).any(dim=0)
-            self.w[ended], self.epsilon[ended] = 0, 1.0
         if not agent.chi.counts_events:
             return
         kept = ~unroll.is_reset
