@@ -5,6 +5,7 @@ python experiments/replay_minigrid.py FourRooms DoorKey --seeds 0
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,9 +34,9 @@ def distances(after: np.ndarray, ends: np.ndarray, goal: int) -> np.ndarray:
         far = nearer
 
 
-def pairs(seed: int, num_goals: int, env: object) -> list[tuple[int, int, int]]:
+def pairs(seed: int, num_goals: int, env: Any) -> list[tuple[int, int, int]]:
     """(goal, start, shortest path): any state that can be reached from a start, and such starts."""
-    rng, table = np.random.default_rng(seed), env.table  # pyright: ignore
+    rng, table = np.random.default_rng(seed), env.table
     found = []
     for goal in rng.permutation(len(table.states))[:num_goals]:
         far = distances(table.after, table.ends, goal)[table.starts]
@@ -46,9 +47,9 @@ def pairs(seed: int, num_goals: int, env: object) -> list[tuple[int, int, int]]:
 
 
 @torch.inference_mode()
-def reached(run: visr.Run, env: object, asked: list[tuple[int, int, int]], gpi: bool) -> float:
+def reached(run: visr.Run, env: Any, asked: list[tuple[int, int, int]], gpi: bool) -> float:
     """The share of (goal, start) that the greedy policies of the goal prompts solve in time."""
-    agent, table = run.visr, env.table  # pyright: ignore
+    agent, table = run.visr, env.table
     tasks = {goal: run.infer(goal=str(goal)).w for goal in sorted({goal for goal, *_ in asked})}
     goal, now, far = (np.array(column) for column in zip(*asked, strict=True))
     w = torch.as_tensor(np.stack([tasks[g] for g in goal]), dtype=torch.float32)
@@ -65,16 +66,16 @@ def reached(run: visr.Run, env: object, asked: list[tuple[int, int, int]], gpi: 
     return float(done.mean())
 
 
-def _actions(agent: object, states: np.ndarray, w: torch.Tensor, gpi: bool) -> np.ndarray:
-    psi = agent.psi  # pyright: ignore
-    policies = agent.sample_policies(w, None, gpi)  # pyright: ignore
+def _actions(agent: Any, states: np.ndarray, w: torch.Tensor, gpi: bool) -> np.ndarray:
+    psi = agent.psi
+    policies = agent.sample_policies(w, None, gpi)
     hidden = psi.first_step(torch.as_tensor(states))
     return psi.gpi_values(hidden, policies, psi.fold(w)).argmax(dim=1).numpy()
 
 
-def by_chance(env: object, asked: list[tuple[int, int, int]], constant: int | None = None) -> float:
+def by_chance(env: Any, asked: list[tuple[int, int, int]], constant: int | None = None) -> float:
     """The same of random actions, or of one action; the start of every path is random already."""
-    rng, table, hits = np.random.default_rng(0), env.table, 0  # pyright: ignore
+    rng, table, hits = np.random.default_rng(0), env.table, 0
     for goal, now, far in asked:
         for _ in range(2 * far):
             action = rng.integers(table.after.shape[1]) if constant is None else constant
@@ -101,7 +102,7 @@ def main() -> None:
     for task in chosen.tasks:
         id = f"{FILE}:{task}"
         modules.trust(id)
-        env = modules.load(id).entry_point()  # pyright: ignore
+        env: Any = modules.load(id).entry_point()  # pyright: ignore
         asked = pairs(chosen.goals_seed, chosen.goals, env)
         others = [by_chance(env, asked, action) for action in range(env.action_space.n)]
         for seed in chosen.seeds:
