@@ -99,6 +99,15 @@ def test_soft_targets_mix_actions_by_their_values():
     torch.testing.assert_close(along, warm.value, rtol=1e-4, atol=1e-4)
 
 
+def test_a_task_without_values_has_soft_targets():
+    agent = agent_for(STATES)
+    soft = agent.psi.greedy(
+        agent.psi.first_step(torch.arange(9)), torch.zeros(1, 12), temperature=0.1
+    )
+    assert soft.psi.isfinite().all()
+    assert (soft.value == 0).all()
+
+
 def test_gpi_takes_the_best_of_the_own_policy_and_the_library():
     agent, w = agent_for(STATES, library_size=5), torch.randn(2, 12)
     agent.library.copy_(torch.randn(5, 12))

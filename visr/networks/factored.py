@@ -128,7 +128,8 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
             index = action[:num_whole, :, None, None].expand(-1, -1, 1, self.width)
             return UnderTasks(value, self.sums(joined[:num_whole].gather(2, index).squeeze(2)))
         typical = values.amax(dim=-1).abs().mean(dim=1) + w.norm(dim=1) * math.sqrt(w.shape[1])
-        share = (values / (temperature * typical[:, None, None])).softmax(dim=-1)
+        unit = (temperature * typical[:, None, None]).clamp(min=1e-6)  # w = 0: a state never fitted
+        share = (values / unit).softmax(dim=-1)
         mixed = (joined[:num_whole] * share[:num_whole, ..., None]).sum(dim=2)
         return UnderTasks((values * share).sum(dim=-1), self.sums(mixed))
 
