@@ -317,7 +317,7 @@ def _entry(suite: Suite, entry: Entry) -> list[str]:
 # ---- the replay learner
 
 REPLAY_WORDS = """\
-The [replay learner](../agents/replay.md) after pre-training, without weight changes: w by regression, then the averaged policies of
+The [replay learner](../agents/replay.md) after pre-training, without weight changes: w by regression, then GPI over w and
 its library. *Own policy* is the policy of w alone. Scores are means over seeds ± the standard deviation; with one seed, ± is the
 standard error over 30 episodes where scores are sampled."""
 
