@@ -14,6 +14,7 @@ from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import RunConfig, presets
 from visr.errors import UserError
 from visr.networks.plane_trunk import PlaneTrunk, find_agent
+from visr.networks.replay_trunks import SmoothStatesTrunk, StateTrunk
 from visr.networks.transition_features.base import whitening
 from visr.networks.transition_features.events import PlaneEvents
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
@@ -106,6 +107,24 @@ def test_a_task_without_values_has_soft_targets():
     )
     assert soft.psi.isfinite().all()
     assert (soft.value == 0).all()
+
+
+def test_smooth_states_are_read_by_their_features():
+    agent, w = agent_for(STATES, smooth_states=True), torch.randn(3, 12)
+    observation = torch.randint(9, (65, 4), generator=torch.Generator().manual_seed(0))
+    agent.fit(unroll_of(observation))
+    trunk = agent.psi.observation
+    assert isinstance(trunk, SmoothStatesTrunk)
+    chi = agent.chi(Transitions(torch.arange(9)))
+    torch.testing.assert_close(trunk.features, chi * trunk.slowness)
+    read = torch.nn.functional.normalize(w * trunk.slowness) * math.sqrt(12)
+    torch.testing.assert_close(agent.psi.of_tasks(w), agent.psi.task(read))
+
+
+def test_runs_without_the_setting_keep_their_table_of_states():
+    for kind in ("auto", "laplacian"):
+        agent = agent_for(STATES, transition_features=kind)
+        assert type(agent.psi.observation) is StateTrunk
 
 
 def test_gpi_takes_the_best_of_the_own_policy_and_the_library():

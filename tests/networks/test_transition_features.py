@@ -12,7 +12,7 @@ from visr.errors import UserError
 from visr.networks import transition_features
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.encoder import off_diagonal_square, orthonormality
-from visr.networks.transition_features.laplacian import LaplacianStates, eigenvectors
+from visr.networks.transition_features.laplacian import LaplacianStates, eigenvectors, slowness
 from visr.networks.transition_features.learned import InverseDynamics, SelfPredictive
 from visr.networks.transition_features.unit_features import UnitFeatures
 from visr.types import EnvSpec, Transitions, Unroll
@@ -106,6 +106,17 @@ def test_enough_laplacian_features_tell_every_state():
     states = LaplacianStates(9, 12)
     states.fit(walk())
     assert torch.linalg.matrix_rank(states(Transitions(torch.arange(9)))) == 9
+
+
+def test_features_that_change_slowly_from_step_to_step_have_larger_sums():
+    states, steps = LaplacianStates(9, 12), of_unroll(walk())
+    states.fit(walk())
+    found = slowness(states, steps, gamma=0.9)
+    assert (found[1:9] > found[2:10]).all()  # one for each eigenvector, the slowest first
+    assert found[[0, 10, 11]].abs().max() == 0  # the end, and more features than states
+    # the sums of the constant and of the next eigenvector, whose eigenvalue on a path is cos(pi / 9)
+    expected = (1 - 0.9 * np.cos(np.pi / 9)) / (1 - 0.9)
+    assert float(found[1] / found[2]) == pytest.approx(expected, rel=0.1)
 
 
 def test_too_many_states_to_count_are_refused():

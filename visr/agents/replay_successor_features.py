@@ -23,6 +23,7 @@ from visr.networks.replay_trunks import ManyStatesTrunk
 from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.events import PlaneEvents
+from visr.networks.transition_features.laplacian import LaplacianStates, slowness
 from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
@@ -39,7 +40,12 @@ class ReplaySuccessorFeatures(BehaviourModel):
         size = config.num_features
         self.chi = self._features().requires_grad_(False)
         self.psi: FactoredSuccessorFeatures = FactoredSuccessorFeatures(  # pyright: ignore
-            replay_trunks.trunk(spec.observation_space, config.torso, size),
+            replay_trunks.trunk(
+                spec.observation_space,
+                config.torso,
+                size,
+                replay.smooth_states and isinstance(self.chi, LaplacianStates),
+            ),
             spec.num_actions,
             size,
             replay.psi_width,
@@ -58,7 +64,12 @@ class ReplaySuccessorFeatures(BehaviourModel):
         """The configured features of a step."""
         replay, size = self.replay, self.config.num_features
         return transition_features.build(
-            replay.transition_features, self.spec, size, self.config.gamma, replay.feature_updates
+            replay.transition_features,
+            self.spec,
+            size,
+            self.config.gamma,
+            replay.feature_updates,
+            replay.smooth_states,
         )
 
     @property
@@ -167,7 +178,8 @@ class ReplaySuccessorFeatures(BehaviourModel):
             psi.observation.fit(steps.observation)
             if isinstance(psi.observation, ManyStatesTrunk):
                 states = torch.arange(len(psi.observation.features), device=self.device)
-                psi.observation.features.copy_(self.chi(Transitions(states)))
+                sums = slowness(self.chi, steps, self.config.gamma)
+                psi.observation.fit_features(self.chi(Transitions(states)), sums)
             if isinstance(psi.observation, PlaneTrunk):
                 found = find_agent(steps.observation, steps.action, steps.next_observation)
                 psi.observation.agent_plane.fill_(found)

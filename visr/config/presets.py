@@ -179,6 +179,8 @@ _REPLAY_GRID: dict[str, object] = {
     "num_steps": 220_000,  # the rest after the warm-up are few: random steps visit states evenly
     "warmup_steps": 200_000,
     "target_temperature": 0.1,
+    "smooth_states": True,
+    "whole_psi_tasks": 8,
     "checkpoint_every": 100_000,
     "evaluate_every": 220_000,
 }
@@ -188,6 +190,8 @@ _REPLAY_LARGE_GRID: dict[str, object] = {
     "warmup_steps": 400_000,
     "num_updates": 6_000,
     "transition_features": "laplacian",
+    "smooth_states": False,  # more cells were not measured with it
+    "whole_psi_tasks": 32,
     "psi_width": 512,
     "transitions_per_update": 64,
     "tasks_per_update": 24,

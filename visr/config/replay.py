@@ -19,6 +19,8 @@ class ReplayConfig:
 
     transition_features: TransitionFeatures = "auto"
     """Features of a step (docs/agents/replay.md): fixed ones by the observations, or learned ones."""
+    smooth_states: bool = False
+    """Numbered states: automatic features are Laplacian ones, and psi reads those of states and tasks."""
     feature_updates: CountFromOne = 2_000
     """Updates of learned features at the start of each stage."""
     dataset: str = ""

@@ -20,6 +20,10 @@ class Trunk(nn.Module):
     def fit(self, observation: Tensor) -> None:
         """Set what depends on the recorded observations, such as their mean."""
 
+    def read_task(self, w: Tensor) -> Tensor:
+        """The task as psi reads it, up to its length: [..., d] -> [..., d]."""
+        return w
+
 
 class FactoredSuccessorFeatures(SuccessorFeatures):
     """psi(s, a, w) = scale * (W relu(U(s, a) + V(w)) + b).
@@ -65,7 +69,8 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
 
     def of_tasks(self, w: Tensor) -> Tensor:
         """V(w): [..., d] -> [..., width]"""
-        return self.task(sphere.normalise(w) * math.sqrt(self.num_features))
+        read = sphere.normalise(self.observation.read_task(w))
+        return self.task(read * math.sqrt(self.num_features))
 
     def sums(self, joined: Tensor) -> Tensor:
         """psi of relu(U + V): [..., width] -> [..., d]"""

@@ -18,13 +18,17 @@ _NUM_COSINES = 128
 _FARTHEST = 6.0
 
 
-def trunk(space: spaces.Space, torso: str, num_features: int | None = None) -> Trunk:
-    """The trunk for these observations; states that outnumber the features also read those."""
+def trunk(
+    space: spaces.Space, torso: str, num_features: int | None = None, smooth: bool = False
+) -> Trunk:
+    """The trunk for these observations; `smooth` states, or more states than features, also read those."""
     is_image = isinstance(space, spaces.Box) and conv_torsos.is_image(space)
     if torso not in ("auto", "small", "mlp") and not is_image:
         raise UserError(
             f"torso = {torso!r} reads images and these observations are {space}; use --torso auto."
         )
+    if isinstance(space, spaces.Discrete) and num_features and smooth:
+        return SmoothStatesTrunk(int(space.n), num_features)
     if isinstance(space, spaces.Discrete) and num_features and space.n > num_features:
         return ManyStatesTrunk(int(space.n), num_features)
     if isinstance(space, spaces.Discrete):
@@ -64,9 +68,34 @@ class ManyStatesTrunk(Trunk):
         self.features: Tensor
         self.register_buffer("features", torch.zeros(num_states, num_features))
 
+    def fit_features(self, features: Tensor, slowness: Tensor) -> None:
+        """Take the features of all states, [S, d]."""
+        self.features.copy_(features)
+
     def forward(self, observation: Tensor) -> Tensor:
         """[...] int64 -> [..., size]"""
         return self.body(self.table(observation) / 2 + self.similar(self.features[observation]))
+
+
+class SmoothStatesTrunk(ManyStatesTrunk):
+    """The same, but features of states and tasks are read as their discounted sums under random actions.
+
+    So states that are few steps apart, and rewards that lie there, start with similar successor features.
+    """
+
+    def __init__(self, num_states: int, num_features: int) -> None:
+        super().__init__(num_states, num_features)
+        self.slowness: Tensor
+        self.register_buffer("slowness", torch.ones(num_features))
+
+    def fit_features(self, features: Tensor, slowness: Tensor) -> None:
+        """Take the features of all states, [S, d], and the size of their discounted sums, [d]."""
+        self.features.copy_(features * slowness)
+        self.slowness.copy_(slowness)
+
+    def read_task(self, w: Tensor) -> Tensor:
+        """[..., d] -> [..., d]"""
+        return w * self.slowness
 
 
 class Standardise(nn.Module):

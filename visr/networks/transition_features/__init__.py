@@ -28,14 +28,16 @@ _LEARNED = {
 }
 
 
-def build(kind: str, spec: EnvSpec, size: int, gamma: float, updates: int) -> TransitionFeatures:
+def build(
+    kind: str, spec: EnvSpec, size: int, gamma: float, updates: int, smooth: bool = False
+) -> TransitionFeatures:
     """Features of `kind` with `size` numbers; `auto` chooses by the observations.
 
-    `updates` are those of learned features in each stage.
+    `updates` are those of learned features in each stage; `smooth` prefers Laplacian features of states.
     """
     space = spec.observation_space
     if kind == "auto":
-        kind = _by_observations(space, size)
+        kind = _by_observations(space, 0 if smooth else size)
     if kind == "events" and are_planes(space):
         return PlaneEvents(space.shape, size, gamma)  # pyright: ignore[reportArgumentType]
     if kind == "pooled" and isinstance(space, spaces.Box) and conv_torsos.is_image(space):
@@ -55,7 +57,7 @@ def build(kind: str, spec: EnvSpec, size: int, gamma: float, updates: int) -> Tr
 
 
 def _by_observations(space: spaces.Space, size: int) -> str:
-    """Events of planes, pooled convolutions of images, Laplacian of many states, else projections."""
+    """Events of planes, convolutions of images, Laplacian of more states than `size`, or projections."""
     if are_planes(space):
         return "events"
     if conv_torsos.is_image(space):

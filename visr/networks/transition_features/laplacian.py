@@ -59,6 +59,19 @@ class LaplacianStates(TransitionFeatures):
         return self.table[steps.next_observation] + ended(steps)[:, None] * self.at_end
 
 
+def slowness(chi: TransitionFeatures, steps: Transitions, gamma: float) -> Tensor:
+    """1 / (1 - gamma c) for the correlation c of each feature with itself a step later, at rms 1: [d].
+
+    It is the discounted sum of an eigenvector of random steps, relative to its value. Unused features: 0.
+    """
+    assert steps.observation is not None
+    before, after = chi(Transitions(steps.observation)), chi(Transitions(steps.next_observation))
+    square = before.square().mean(dim=0)
+    kept = ((before * after).mean(dim=0) / square.clamp(min=1e-9)).clamp(-1, 1)
+    sums = torch.where(square > _FLOOR, 1 / (1 - gamma * kept), 0.0)
+    return sums / sums.square().mean().sqrt()
+
+
 def eigenvectors(before: Tensor, after: Tensor, num_states: int, count: int) -> Tensor:
     """[S, count]: D^(-1/2) times the top eigenvectors of D^(-1/2) (C + C^T) D^(-1/2); 0 where never seen."""
     counts = torch.bincount(before * num_states + after, minlength=num_states**2)
