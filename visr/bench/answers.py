@@ -52,7 +52,8 @@ def _infer(d: int, seconds: float) -> dict[str, Any]:
 
     def limit() -> int:
         z = np.column_stack([steps.features, steps.reward])
-        moments = sum(part.T @ part for part in np.array_split(z, STEPS // _EPISODE))
+        parts = np.array_split(z, len(z) // _EPISODE)
+        moments = np.sum([part.T @ part for part in parts], axis=0)
         np.linalg.solve(moments[:-1, :-1], moments[:-1, -1])
         return 1
 

@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 Clock = Literal["cpu", "wall"]
 """`cpu`: CPU seconds of the busiest thread or child process, which other programs hardly change. On idle
 cores a run takes about that long. `wall`: elapsed seconds, which also contain waiting."""
-Seconds = Mapping[Clock, NDArray[np.float64]]
+Seconds = Mapping[str, NDArray[np.float64]]
 """Seconds per unit of a job in every turn: [turns] by each clock."""
 
 LEAST_TURNS = 8
@@ -40,7 +40,7 @@ class Turns:
 
     def sum(self, units: Mapping[str, float]) -> Seconds:
         """Seconds of a unit that takes so many units of several jobs."""
-        clocks: tuple[Clock, ...] = ("cpu", "wall")
+        clocks = ("cpu", "wall")
         return {c: sum(n * self[name][c] for name, n in units.items()) for c in clocks}  # pyright: ignore
 
 
