@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -27,6 +28,18 @@ def test_without_a_terminal_a_line_is_written_every_ten_seconds(
     # 200 steps in the 10 seconds since the first report: 20 steps/s, 700 left
     assert first == "pre-training: 30%, 300 of 1,000 steps, 20 steps/s, 0:00:35 left, phi.w 0.250"
     assert second.startswith("pre-training: 60%, 600 of 1,000 steps")
+
+
+def test_time_left_follows_the_share_of_the_work_where_steps_do_not_measure_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    times = iter([0.0, 1.0, 11.0])
+    observe = progress.progress_lines("pre-training", lambda: next(times))
+    for num_steps, share in ((900, 0.0), (920, 0.2)):
+        observe(replace(status(num_steps), share=share))
+    # a fifth of the work in 10 seconds: 40 seconds for the rest, though 920 of 1,000 steps are made
+    line = "pre-training: 20%, 920 of 1,000 steps, 0:00:40 left, phi.w 0.250"
+    assert capsys.readouterr().err.splitlines() == [line]
 
 
 def test_a_line_names_work_without_steps(capsys: pytest.CaptureFixture[str]):

@@ -79,6 +79,8 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "infer", may_be_negative=("--reward", "--goal", "--w"))
     options.check_range(chosen, ("trials", "episodes", "steps"), 1)
     options.check_range(chosen, ("seed",), 0)
+    if chosen.name is not None and not chosen.name.strip():
+        raise UserError("--name is empty; give the task a name, or leave it out.")
     given = [name for name in _PROMPTS if getattr(chosen, name) is not None]
     if len(given) != 1:
         raise UserError(

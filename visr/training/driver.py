@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Protocol, SupportsFloat
 
@@ -47,6 +47,13 @@ class Status:
     """What is wrong with the metrics, in a few words."""
     note: str = ""
     """What the job is doing while no step is counted."""
+    share: float | None = None
+    """Share of the work that is done; None where steps measure it."""
+
+    @property
+    def done(self) -> float:
+        """The share of the work that is done, at most 1."""
+        return min(self.num_steps / self.total_steps if self.share is None else self.share, 1.0)
 
 
 Observer = Callable[[Status], None]
@@ -224,7 +231,8 @@ def _run_rounds(
             trainer.reset_unsaveable_envs()
             save(run, trainer, rows)
         if observe:
-            observe(rows.status(now, trainer.total_steps, evaluation, current.note))
+            status = rows.status(now, trainer.total_steps, evaluation, current.note)
+            observe(replace(status, share=current.share))
         if stop and not trainer.is_done:
             if trainer.can_save_now and not saves:
                 trainer.reset_unsaveable_envs()

@@ -31,6 +31,8 @@ class Round(NamedTuple):
     """The metrics of every update of this round."""
     note: str = ""
     """What the job is doing while no step is counted."""
+    share: float | None = None
+    """Share of the work that is done; None where steps measure it."""
 
 
 class Loop:

@@ -52,7 +52,7 @@ def notebook_progress(label: str = "pre-training") -> Observer | None:
         is_over = status.num_steps >= status.total_steps
         if shown is not None and (is_over or time.monotonic() - last > _NOTEBOOK_EVERY):
             last = time.monotonic()
-            parts = [f"{label}: {min(status.num_steps / status.total_steps, 1):.0%}"]
+            parts = [f"{label}: {status.done:.0%}"]
             parts += [f"{status.num_steps:,} of {status.total_steps:,} steps", *_numbers(status)]
             shown.update(Pretty("  ".join(parts)))
 
@@ -102,15 +102,15 @@ def progress_bar(label: str, console: Console) -> Iterator[Observer]:
         line = progress.add_task("", total=None, rate="", numbers="")
 
         def observe(status: Status) -> None:
-            speed = progress.tasks[line].speed
+            speed = progress.tasks[line].speed if status.share is None else None
             shown = [escape(printable(part)) for part in _numbers(status)]
             if status.trouble:
                 shown = [f"[bold red]{shown[0]}[/]", *shown[1:]]
             progress.update(
                 line,
-                total=status.total_steps,
-                completed=min(status.num_steps, status.total_steps),
-                rate=f"{speed:,.0f} steps/s" if speed else "",
+                total=1.0,
+                completed=status.done,
+                rate=f"{speed * status.total_steps:,.0f} steps/s" if speed else "",
                 numbers="  ".join(shown),
             )
 
@@ -119,24 +119,24 @@ def progress_bar(label: str, console: Console) -> Iterator[Observer]:
 
 def progress_lines(label: str, clock: Callable[[], float] = time.monotonic) -> Observer:
     """An observer that prints a line on stderr every ten seconds."""
-    begun: list[tuple[float, int]] = []
+    begun: list[tuple[float, Status]] = []
     last = clock()
 
     def observe(status: Status) -> None:
         nonlocal last
         now = clock()
         if not begun:
-            begun.append((now, status.num_steps))
+            begun.append((now, status))
         if now - last < _LINE_EVERY:
             return
         last, (start, first) = now, begun[0]
-        shown = [f"{label}: {min(status.num_steps / status.total_steps, 1):.0%}"]
+        shown = [f"{label}: {status.done:.0%}"]
         shown.append(f"{status.num_steps:,} of {status.total_steps:,} steps")
-        left = status.total_steps - status.num_steps
-        if status.num_steps > first and left > 0:
-            speed = (status.num_steps - first) / (now - start)
-            time_left = str(timedelta(seconds=round(left / speed)))
-            shown += [f"{speed:,.0f} steps/s", f"{time_left} left"]
+        if status.share is None and status.num_steps > first.num_steps:
+            shown.append(f"{(status.num_steps - first.num_steps) / (now - start):,.0f} steps/s")
+        if first.done < status.done < 1:
+            seconds = (1 - status.done) * (now - start) / (status.done - first.done)
+            shown.append(f"{timedelta(seconds=round(seconds))} left")
         terminal.say(", ".join([*shown, *_numbers(status)]))
 
     return observe

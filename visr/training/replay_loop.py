@@ -249,7 +249,8 @@ class ReplayLoop(ReplayLearning):
         metrics = self._learn(due - self.num_updates)
         if self.is_done or self.stage >= 0:
             self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
-        return Round(self.num_updates, metrics)
+        share = self.num_updates / self.config.replay.num_updates
+        return Round(self.num_updates, metrics, share=share)
 
     def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
