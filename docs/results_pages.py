@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -559,7 +560,27 @@ def speed_page() -> str:
         "Seconds of commit 715ec78 over those of the code of now, in turns of whole rounds, two runs each: above 1 is faster now.\n\n"
         "```sh\ngit worktree add --detach OLD 715ec78\npython experiments/compare_versions.py OLD . --preset grid\n```",
         table(["preset", "CPU time [quartiles]", "elapsed time"], versions),
+        *_growth(),
     ])  # fmt: skip
+
+
+def _growth() -> list[str]:
+    """Time and memory by size, and the power of the size with which the time grew since the row before."""
+    cells = []
+    for (what,), rows in by(read_if_there("speed/growth.csv"), "what").items():
+        for before, row in zip([None, *rows], rows, strict=False):
+            power = ""
+            if before is not None:
+                times, sizes = (
+                    math.log(float(row[k]) / float(before[k])) for k in ("cpu_seconds", "size")
+                )
+                power = f"{times / sizes:.2f}"
+            size = f"{int(row['size']):,}"
+            cells.append([what, size, row["cpu_seconds"], power, row["numpy_mb"]])
+    columns = ["what grows", "size", "CPU seconds", "power", "MB of numpy"]
+    words = "The least CPU time of three calls, one thread. Power: the time grew as the size to this power; 1 is linear."
+    command = "```sh\npython experiments/growth.py results/speed/growth.csv\n```"
+    return ["## Growth", words, command, table(columns, cells)] if cells else []
 
 
 def _runs_of(name: str) -> list[Path]:
