@@ -61,8 +61,8 @@ format: $(STAMP) ## format the code with ruff
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(STAMP) ## measure training speed on the grid world relative to its matrix products
-	$(BIN)/visr bench grid
+bench: $(STAMP) ## measure the speed of everything but Atari, as ratios to its limits (about five minutes)
+	for name in grid minatar replay infer refine explorer policy start; do $(BIN)/visr bench $$name || exit; done
 
 model: $(STAMP) ## add a run to the package as a pre-trained model, with its card and film: make model RUN=runs/x NAME=grid [ABOUT="..."] [CANNOT="..."] [PRECISION=float16]
 	$(BIN)/python experiments/pack_model.py "$(RUN)" --name "$(NAME)" --about "$(ABOUT)" $(if $(CANNOT),--cannot "$(CANNOT)") --precision "$(or $(PRECISION),auto)"

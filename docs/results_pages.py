@@ -6,11 +6,14 @@ Every number is read from a file. tests/test_site.py compares the pages with the
 from __future__ import annotations
 
 import csv
+import json
+import math
 import statistics
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -490,6 +493,110 @@ def _return(row: dict[str, str]) -> str:
     return f"{float(row['mean']):.1f} ± {float(row['standard_error']):.1f}{chosen}"
 
 
+# ---- speed
+
+SPEED_WORDS = """\
+Every benchmark runs ours and its limit in turns, at least eight of each after a warm-up; every second turn has the opposite order.
+The ratio is ours over the limit, the median over turns, with its quartiles in brackets. Times are CPU seconds of the busiest thread or
+process, which is about what a run takes on idle cores; other programs change them little. *Noise* is the limit over itself in
+neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores."""
+
+SPEED_LIMITS = {
+    "grid": ("grid loop, two processes", "its matrix products on as many cores, and the bare grid"),
+    "minatar": ("MinAtar loop, one process", "its networks' passes, and the bare game"),
+    "minatar-2": ("MinAtar loop, two processes", "the same on two cores"),
+    "atari": ("Atari loop", "the bare passes of its image torsos"),
+    "replay-grid": ("replay updates, grid", "losses and gradients of one batch"),
+    "replay-vectors": ("replay updates, CartPole", "losses and gradients of one batch"),
+    "replay-minatar": ("replay updates, MinAtar", "losses and gradients of one batch"),
+    "infer": ("w from 100,000 steps, all methods validated", "one plain regression"),
+    "refine": ("updates of refine, CartPole", "the network's passes"),
+    "policy": ("one action for one observation", "psi's passes"),
+    "explorer": ("painted reward to picture", "GPI in all states"),
+    "start": ("start-up", "Python, or importing torch"),
+}
+
+
+def speed_page() -> str:
+    rows, numbers = [], []
+    for name, (what, limit) in SPEED_LIMITS.items():
+        runs = [json.loads(path.read_text()) for path in _runs_of(name)]
+        parts = [run if "ratio" not in run else {"": run} for run in runs]
+        for part in parts[0] if parts else ():
+            found = [one[part] for one in parts]
+            (unit,) = (
+                k for k in found[0] if k.endswith("_per_second") and f"limit_{k}" in found[0]
+            )
+            noise = ", ".join(f"{one['noise']:.2f}" for one in found)
+            label = f"{what}: {part}" if part else what
+            rates = [", ".join(f"{one[k]:,.3g}" for one in found) for k in (unit, f"limit_{unit}")]
+            rows.append([label, limit, unit.split("_")[0], *rates, *_ratios(found), noise])
+            numbers += [
+                [f"{label}: {key.replace('_', ' ')}", ", ".join(f"{one[key]:.3g}" for one in found)]
+                for key in found[0]
+                if key.endswith(("seconds", "steps", "ratio", "_mb", "percentile"))
+                and key not in ("ratio", "wall_ratio")
+            ]
+    columns = [
+        "ours",
+        "limit",
+        "unit",
+        "per second",
+        "limit",
+        "ratio, run 1",
+        "ratio, run 2",
+        "noise",
+    ]
+    versions = [
+        [
+            one["preset"],
+            *(f"{q[1]:.2f} [{q[0]:.2f}, {q[2]:.2f}]" for q in (one["cpu"], one["wall"])),
+        ]
+        for one in json.loads((RESULTS / "speed/versions.json").read_text())
+    ]
+    return _joined([
+        "# Results: speed", NOTE, SPEED_WORDS, "```sh\nvisr bench NAME --seconds 2 --json > results/speed/NAME-1.json\n```",
+        table(columns, rows), "## Seconds, memory and other ratios", table(["", "runs 1 and 2"], numbers),
+        "## Before and after the restructuring",
+        "Seconds of commit 715ec78 over those of the code of now, in turns of whole rounds, two runs each: above 1 is faster now.\n\n"
+        "```sh\ngit worktree add --detach OLD 715ec78\npython experiments/compare_versions.py OLD . --preset grid\n```",
+        table(["preset", "CPU time [quartiles]", "elapsed time"], versions),
+        *_growth(),
+    ])  # fmt: skip
+
+
+def _growth() -> list[str]:
+    """Time and memory by size, and the power of the size with which the time grew since the row before."""
+    cells = []
+    for (what,), rows in by(read_if_there("speed/growth.csv"), "what").items():
+        for before, row in zip([None, *rows], rows, strict=False):
+            power = ""
+            if before is not None:
+                times, sizes = (
+                    math.log(float(row[k]) / float(before[k])) for k in ("cpu_seconds", "size")
+                )
+                power = f"{times / sizes:.2f}"
+            size = f"{int(row['size']):,}"
+            cells.append([what, size, row["cpu_seconds"], power, row["numpy_mb"]])
+    columns = ["what grows", "size", "CPU seconds", "power", "MB of numpy"]
+    words = "The least CPU time of three calls, one thread. Power: the time grew as the size to this power; 1 is linear."
+    command = "```sh\npython experiments/growth.py results/speed/growth.csv\n```"
+    return ["## Growth", words, command, table(columns, cells)] if cells else []
+
+
+def _runs_of(name: str) -> list[Path]:
+    return [path for k in (1, 2) if (path := RESULTS / f"speed/{name}-{k}.json").exists()]
+
+
+def _ratios(found: list[dict[str, Any]]) -> list[str]:
+    """The ratio of the first and of the second run."""
+    cells = [
+        f"{one['ratio']:.3g} [{', '.join(f'{q:.3g}' for q in one['ratio_quartiles'])}]"
+        for one in found
+    ]
+    return [*cells, *[DASH] * (2 - len(cells))]
+
+
 # ---- packed models
 
 
@@ -582,7 +689,7 @@ def index_page(minatar: Suite) -> str:
         "What was tried, what did not work, and how settings were chosen: the appendices on [the paper's agents](appendix_paper.md), "
         "[the additions](appendix_additions.md) and [the settings of `grid-wide`](appendix_ablation.md). Numbers in the appendices are those of "
         "the day on which they were written.",
-        "```{toctree}\n:hidden:\n\n../report\ntable1\nreplay\ngrid\nminatar\natari\nclassic_control\nmodels\nappendix_paper\n"
+        "```{toctree}\n:hidden:\n\n../report\ntable1\nreplay\ngrid\nminatar\natari\nclassic_control\nspeed\nmodels\nappendix_paper\n"
         "appendix_additions\nappendix_ablation\n```",
     ])  # fmt: skip
 
@@ -700,6 +807,7 @@ def pages() -> dict[str, str]:
         "minatar.md": minatar_page(minatar),
         "atari.md": atari_page(),
         "classic_control.md": classic_control_page(),
+        "speed.md": speed_page(),
         "models.md": models_page(),
         **paper_pages.pages(found, minatar),
         "../../README.md": with_numbers(README, _expected(minatar)),
@@ -709,7 +817,9 @@ def pages() -> dict[str, str]:
 
 def main() -> None:
     """Write the pages that are named, or all."""
-    found = {"models.md": models_page()} if sys.argv[1:] == ["models.md"] else pages()
+    alone = {"models.md": models_page, "speed.md": speed_page}
+    chosen = [name for name in sys.argv[1:] if name in alone]
+    found = {name: alone[name]() for name in chosen} if chosen else pages()
     for name, text in found.items():
         path = (PLACE / name).resolve()
         path.write_text(run_program(text) if path == README else text)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from visr import config as configuration
-from visr.bench import Job, training_loop
+from visr.bench.loops import training_loop
+from visr.bench.meter import Job
 from visr.cluster import session
 from visr.cluster.loop import ClusterLoop
 from visr.config import RunConfig, presets

@@ -75,6 +75,8 @@ def array(value: Any, name: str) -> NDArray:
     parts = value if isinstance(value, list | tuple) else ()
     if any(isinstance(part, np.ma.MaskedArray) for part in (value, *parts)):
         raise UserError(f"{name} is a masked array; fill it first, as in values.filled(0).")
+    if type(value) is np.ndarray:  # a policy's observations: making the words below takes long
+        return value
     with _user_code(f"{name} = {short_repr(value)} is not an array of numbers"):
         return np.asarray(value)
 

@@ -264,7 +264,8 @@ class Run(RefinableRun):
         configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
         chosen = self.checked_task(task)
-        return Policy(self.agent_of(chosen), chosen, self._codec, gpi, epsilon)
+        inputs = (self.agent_of(chosen), chosen, self._codec)
+        return Policy(*inputs, gpi, epsilon, self.config.training)
 
     def evaluate(
         self,

@@ -13,7 +13,7 @@ import torch
 
 from tests.play.test_policy import seen, task, trained_run
 from tests.test_cli import visr
-from visr import Run
+from visr import Run, load
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 
@@ -180,3 +180,12 @@ def test_what_cannot_be_exported_is_said_in_one_sentence(
     assert answer.err.count("\n") == 1
     assert words in answer.err
     assert not list(tmp_path.glob("policy*"))
+
+
+def test_a_policy_of_planes_acts_the_same(tmp_path: Path):
+    run = load("pretrained:minatar-breakout")
+    path = run.export(run.skill(3), tmp_path / "planes.onnx")
+    planes = (np.random.default_rng(0).random((50, 4, 10, 10)) < 0.1).astype(np.uint8)
+    chosen = run.policy(run.skill(3), gpi=False)(planes)
+    assert actions(path, planes).tolist() == chosen.tolist()
+    assert len(set(chosen.tolist())) > 1

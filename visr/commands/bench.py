@@ -1,4 +1,4 @@
-"""visr bench: speed of the training loop as a fraction of what its networks alone would reach."""
+"""visr bench: speed as a ratio of ours and of the limit, measured in turns."""
 
 from __future__ import annotations
 
@@ -12,66 +12,113 @@ from visr.commands import options, output
 from visr.config import ATARI, MINATAR
 from visr.errors import UserError
 
-_SECONDS = {"grid": 20.0, "minatar": 30.0, "atari": 300.0}
+Name = Literal[
+    "grid", "minatar", "atari", "replay", "infer", "refine", "explorer", "policy", "start"
+]
+_SECONDS = {"atari": 300.0, "grid": 20.0}
+_OTHERS_SECONDS = 30.0
+_PRESETS = {"grid": "grid", "minatar": "minatar", "atari": "atari", "replay": "replay-grid"}
 _GAMES = {"minatar": "MinAtar/Breakout-v1", "atari": "ALE/Pong-v5"}
 _PREFIXES = {"minatar": MINATAR, "atari": ATARI}
-_NUM_ENVS = 32
+_NUM_ENVS, _MOST_PROCESSES = 32, 64
+_REPLAY_PRESETS = ("replay-grid", "replay-vectors", "replay-minatar")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Measure the full training loop and, in turns with it, the bare cost of its networks.
+    """Measure speed and its limit in turns: the ratio of both, its spread, and the noise of the measurement.
 
-    `grid` compares with the matrix products; `minatar` with the networks' passes, and the games alone;
-    `atari` with the image torsos' passes, the games alone, and the loop in float32 and the default layout.
+    `grid`, `minatar`, `atari`: the training loop, against its networks and environments alone.
+    `replay`: updates of the replay learner, against the passes of one batch.
+    `infer`: w from 100,000 steps. `refine`: its updates. `explorer`: a stroke to its picture.
+    `policy`: one action, beside ONNX Runtime. `start`: the help, `import visr`, the first trained steps.
     """
 
-    what: Annotated[Literal["grid", "minatar", "atari"], tyro.conf.Positional] = "grid"
+    what: Annotated[Name, tyro.conf.Positional] = "grid"
     """What to measure."""
     preset: str | None = None
-    """Sizes of networks and batches; by default the preset `grid`, `minatar` or `atari`."""
+    """Sizes of networks and batches: for `replay` a preset replay-..., by default replay-grid."""
     seconds: float | None = None
-    """About how long to measure; by default 20 (grid), 30 (minatar) or 300 (atari)."""
+    """About how long to measure, at least eight turns; by default 20 (grid), 300 (atari) or 30."""
     env: Annotated[str | None, tyro.conf.arg(metavar="ENV")] = None
     """minatar, atari: which game; by default MinAtar/Breakout-v1, ALE/Pong-v5."""
     num_envs: int | None = None
     """atari: games side by side, by default 32; best a divisor or a multiple of the batch size."""
+    num_processes: int | None = None
+    """minatar: processes that act and learn, by default 1."""
     json: options.Json = False
 
 
 def run(args: list[str]) -> int:
     """Measure and print."""
     chosen = options.parse(Options, args, "bench")
-    seconds = _SECONDS[chosen.what] if chosen.seconds is None else chosen.seconds
+    seconds = (
+        _SECONDS.get(chosen.what, _OTHERS_SECONDS) if chosen.seconds is None else chosen.seconds
+    )
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
-    preset = chosen.what if chosen.preset is None else chosen.preset
+    options.check_range(chosen, ("num_processes",), 1, _MOST_PROCESSES)
+    preset = chosen.preset or _PRESETS.get(chosen.what, "")
     result = _measure(chosen, preset, seconds)
-    rows = [(name.replace("_", " "), _words(value)) for name, value in result.items()]
-    output.show(result, chosen.json, f"visr bench {chosen.what}, preset {preset}", rows)
+    rows = [(name.replace("_", " "), _words(value)) for name, value in _flat(result).items()]
+    title = f"visr bench {chosen.what}" + (f", preset {preset}" if preset else "")
+    output.show(result, chosen.json, title, rows)
     return 0
 
 
 def _measure(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
     if chosen.what != "atari":
         options.refuse(chosen, ("num_envs",), "belongs to `visr bench atari`")
-    if chosen.what == "grid":
+    if chosen.what != "minatar":
+        options.refuse(chosen, ("num_processes",), "belongs to `visr bench minatar`")
+    if chosen.what not in _GAMES:
         options.refuse(chosen, ("env",), "belongs to `visr bench minatar` and `visr bench atari`")
-        from visr import bench
-
-        return bench.grid(preset, seconds)
+        return _without_game(chosen, preset, seconds)
     game = _GAMES[chosen.what] if chosen.env is None else chosen.env
     if not game.startswith(_PREFIXES[chosen.what]):
         raise UserError(
             f"env = {game!r} is not a game of `visr bench {chosen.what}`; "
             f"give one like {_GAMES[chosen.what]}."
         )
-    from visr import bench
-
     if chosen.what == "minatar":
-        return bench.minatar(preset, game, seconds)
+        from visr.bench import loops
+
+        return loops.minatar(preset, game, seconds, chosen.num_processes or 1)
+    from visr.bench import atari
+
     num_envs = _NUM_ENVS if chosen.num_envs is None else chosen.num_envs
-    return bench.atari(preset, game, num_envs, seconds, output.say)
+    return atari.atari(preset, game, num_envs, seconds, output.say)
+
+
+def _without_game(chosen: Options, preset: str, seconds: float) -> dict[str, Any]:
+    if chosen.what == "grid":
+        from visr.bench import loops
+
+        return loops.grid(preset, seconds)
+    if chosen.what == "replay":
+        if preset not in _REPLAY_PRESETS:
+            raise UserError(
+                f"preset = {preset!r} is not measured by `visr bench replay`; "
+                f"choose one of {', '.join(_REPLAY_PRESETS)}."
+            )
+        from visr.bench import replay
+
+        return replay.replay(preset, seconds)
+    options.refuse(chosen, ("preset",), "belongs to training loops")
+    if chosen.what == "start":
+        from visr.bench import start
+
+        return start.start(seconds)
+    from visr.bench import answers
+
+    return getattr(answers, chosen.what)(seconds)
+
+
+def _flat(result: dict[str, Any]) -> dict[str, Any]:
+    """Results of several things measured as one dict, with the thing before each name."""
+    if not all(isinstance(value, dict) for value in result.values()):
+        return result
+    return {f"{what}: {k}": v for what, found in result.items() for k, v in found.items()}
 
 
 def _words(value: Any) -> str:

@@ -18,7 +18,7 @@ from visr.networks.residual import ResidualValues
 from visr.training.learner import load_moments, moments, within
 
 RATE = 1e-3
-_BATCH, _TARGET_RATE, _MAX_GRADIENT_NORM = 512, 0.05, 10.0
+BATCH, _TARGET_RATE, _MAX_GRADIENT_NORM = 512, 0.05, 10.0
 _ROWS_AT_ONCE = 1_024
 
 
@@ -79,7 +79,7 @@ class NetworkLearner:
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         for _ in range(count):
-            i = torch.randint(len(self._steps), (_BATCH,), generator=self._rng)
+            i = torch.randint(len(self._steps), (BATCH,), generator=self._rng)
             with torch.no_grad():
                 following = self._values(self._target, self._reached[i]).amax(dim=1)
                 y = self._total[i] + self._discount[i] * following

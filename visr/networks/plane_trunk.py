@@ -51,6 +51,8 @@ class PlaneTrunk(Trunk):
 
     def forward(self, observation: Tensor) -> Tensor:
         """[N, C, H, W] uint8 -> [N, size]"""
+        if torch.compiler.is_exporting():  # `_rows` has a length that depends on the objects
+            return self.body(self._dense_sum(observation.flatten(1)) + self.bias)
         rows, starts = self._rows(observation)
         summed = functional.embedding_bag(rows, self.table.weight, starts, mode="sum")
         return self.body(summed + self.bias)
@@ -74,6 +76,20 @@ class PlaneTrunk(Trunk):
             rows, of_example = rows[order], of_example[order]
         counts = torch.bincount(of_example, minlength=len(flat))
         return rows, counts.cumsum(0) - counts
+
+    def _dense_sum(self, flat: Tensor) -> Tensor:
+        """The sums of `forward` as matrix products: [N, C H W] -> [N, 256]"""
+        height, width = self._height, self._width
+        planes = flat.unflatten(1, (self._planes, height * width))
+        agent = planes.index_select(1, self.agent_plane.clamp(min=0)[None])[:, 0].argmax(dim=1)
+        down = torch.arange(1 - height, height)[:, None].expand(-1, 2 * width - 1).flatten()
+        right = torch.arange(1 - width, width).repeat(2 * height - 1)
+        row, column = (agent // width)[:, None] + down, (agent % width)[:, None] + right  # [N, K]
+        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+        cell = torch.where(inside, row * width + column, 0).unsqueeze(1)
+        seen = planes.gather(2, cell.expand(-1, self._planes, -1)) * inside.unsqueeze(1)
+        board, relative = self.table.weight.tensor_split([self._board])
+        return flat.float() @ board + (seen.flatten(1) * (self.agent_plane >= 0)).float() @ relative
 
 
 def find_agent(before: Tensor, action: Tensor, after: Tensor) -> int:

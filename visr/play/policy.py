@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from visr import arguments
 from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
+from visr.config.fields import TrainingConfig
 from visr.envs.spaces import SpaceCodec, is_text
 from visr.errors import UserError, short_repr
 from visr.storage.records.task import Task
 from visr.storage.summaries import Summary
+from visr.training import devices
 
 State = tuple[NDArray[np.int64], NDArray[np.float32]]
 """The last actions and the LSTM's memory, carried from call to call."""
@@ -34,9 +36,10 @@ class Policy(Summary):
         codec: SpaceCodec,
         gpi: bool,
         epsilon: float,
+        training: TrainingConfig,
         seed: int = 0,
     ) -> None:
-        self.task, self._codec = task, codec
+        self.task, self._codec, self._training = task, codec, training
         self._agent, self._gpi, self._epsilon = agent, gpi, epsilon
         self._random = torch.Generator().manual_seed(seed)
         self.reset()
@@ -59,7 +62,8 @@ class Policy(Summary):
         begins = (
             np.full(len(batch), is_new) if starts is None else arguments.flags(starts, "starts")
         )
-        chosen = self._actor.act(batch, np.broadcast_to(begins, len(batch)).copy())
+        with devices.threads(self._training):
+            chosen = self._actor.act(batch, np.broadcast_to(begins, len(batch)).copy())
         return self._decoded(chosen, is_single)
 
     def predict(
@@ -83,7 +87,8 @@ class Policy(Summary):
             starts = starts | np.broadcast_to(
                 arguments.flags(episode_start, "episode_start"), len(batch)
             )
-        chosen = actor.act(batch, starts)
+        with devices.threads(self._training):
+            chosen = actor.act(batch, starts)
         remembered = actor.memory() if self._agent.psi.memory_size else None
         return self._decoded(chosen, is_single), remembered
 

@@ -72,14 +72,17 @@ class PlaneEvents(TransitionFeatures):
     def counts(self, steps: Transitions) -> Tensor:
         """Every possible event: [N, 4 C + 2 C (C - 1) + 1], at most 4 of each."""
         seen = steps.next_observation if steps.observation is None else steps.observation
-        before, after = seen.float(), steps.next_observation.float()
+        before, after = seen.to(torch.uint8), steps.next_observation.to(torch.uint8)
         planes = self._planes
-        change = after.flatten(2).sum(dim=-1) - before.flatten(2).sum(dim=-1)
         near_before, near_after = _spread(before).flatten(2), _spread(after).flatten(2)
         before, after = before.flatten(2), after.flatten(2)
-        vanished, appeared = before * (1 - near_after), after * (1 - near_before)
-        emptied, filled = before * (1 - after), after * (1 - before)
-        beside = torch.bmm(vanished, near_before.transpose(1, 2))
+        vanished, appeared = (
+            (before & (near_after ^ 1)).float(),
+            (after & (near_before ^ 1)).float(),
+        )
+        emptied, filled = (before & (after ^ 1)).float(), (after & (before ^ 1)).float()
+        change = filled.sum(dim=-1) - emptied.sum(dim=-1)
+        beside = torch.bmm(vanished, near_before.float().transpose(1, 2))
         replaced = torch.bmm(emptied, filled.transpose(1, 2))
         pairs = ~torch.eye(planes, dtype=torch.bool, device=before.device)
         parts = [
