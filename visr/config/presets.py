@@ -27,7 +27,7 @@ _GRID: dict[str, object] = {
     "num_processes": 2,
 }
 
-# The paper's text where it names a number (learning rate, Adam's epsilon), the grid's own for the rest.
+# The learning rate and Adam's epsilon that the paper names.
 _GRID_LITERAL: dict[str, object] = {
     **_GRID,
     "psi_learning_rate": 1e-4,
@@ -55,6 +55,8 @@ _NOTEBOOK: dict[str, object] = {
     "num_envs": 32,
     "num_actor_groups": 1,
 }
+
+_CENTRED: dict[str, object] = {"centred_features": True, "feature_centre": "latest"}
 
 # The same method with our own choices for all that the paper leaves open (docs/results/appendix_ablation.md).
 _WIDE: dict[str, object] = {
@@ -106,8 +108,7 @@ _ATARI_SMALL: dict[str, object] = {
     **_ATARI,
     "torso": "nips",
     "core": "none",
-    "centred_features": True,
-    "feature_centre": "latest",
+    **_CENTRED,
     "num_steps": 2_000_000,
     "num_envs": 34,
     "num_rewarded_envs": 2,
@@ -142,15 +143,13 @@ _CLASSIC: dict[str, object] = {
     "torso": "small",  # these three are for images
     "core": "none",
     "head_size": 64,
-    "centred_features": True,
-    "feature_centre": "latest",
+    **_CENTRED,
 }
 _MINATAR: dict[str, object] = {
     **_SMALL,
     "core": "none",
     "head_size": 64,  # 256 would take 1.6 times as long
-    "centred_features": True,
-    "feature_centre": "latest",
+    **_CENTRED,
     "num_rewarded_envs": 4,
     "num_envs": 68,
 }
