@@ -13,6 +13,7 @@ import numpy as np
 
 from visr.commands import evaluate, options, output
 from visr.errors import UserError
+from visr.inference import explain
 from visr.run_files import new_path
 from visr.storage.records.task import Task
 from visr.storage.run_dir import slug
@@ -266,8 +267,6 @@ def _scored(
             f"--evaluate compares returns of one reward, and {prompt.name} names none; `visr evaluate` "
             "measures the task."
         )
-    from visr.inference import explain
-
     means, errors, cut = {}, {}, []
     for name, method in methods.items():
         task = loaded.inference.to_task(prompt, compared, name)
@@ -276,17 +275,17 @@ def _scored(
             means[name], errors[name] = found.value, 0.0
             method |= {"mean_return": found.value, "fraction_of_optimal": found.fraction_of_optimal}
         else:
-            settings = options.given(num_episodes=chosen.trials)
-            played = loaded.evaluate_episodes(task, compare=False, **settings)
+            count = options.given(num_episodes=chosen.trials)
+            played = loaded.evaluate_episodes(task, compare=False, **count)
             cut, found = cut or evaluate.cut_remarks(played.policies), played.asked
             means[name], errors[name] = found.mean, found.standard_error
             method |= {"mean_return": found.mean, "interval_of_mean": found.interval()}
-            method["scores"] = list(found.returns)
+            method |= {"scores": list(found.returns)}
         note(f"{name}: {means[name]:,.2f}")
     best, why = explain.best_played(means, errors, compared.best)
-    trust = f"Trust {methods[best]['method']}: {why}."
     known = [sentence for sentence in compared.words if not sentence.startswith("Trust ")]
-    return dataclasses.replace(compared, best=best), [*known, *cut, trust]
+    words = [*known, *cut, f"Trust {methods[best]['method']}: {why}."]
+    return dataclasses.replace(compared, best=best), words
 
 
 def _infer_direction(loaded: Run, chosen: Options) -> None:

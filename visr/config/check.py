@@ -277,13 +277,9 @@ def _check_dataset(config: RunConfig) -> None:
             f"algorithm = {config.agent.algorithm!r} learns from steps of its own and not from dataset = "
             f"{short_repr(config.replay.dataset)}; the replay learner does."
         )
-    training = config.training
-    if config.replay.dataset and max(training.num_processes, training.num_actor_groups) > 1:
-        raise UserError(
-            f"num_processes = {training.num_processes} and num_actor_groups = {training.num_actor_groups} "
-            f"have no effect with dataset = {short_repr(config.replay.dataset)}, as nothing acts; leave "
-            "them out."
-        )
+    for name in ("num_processes", "num_actor_groups"):
+        if config.replay.dataset and (value := getattr(config.training, name)) > 1:
+            raise UserError(f"{name} = {value} has no effect with a dataset; leave it out.")
 
 
 def _check_groups(training: TrainingConfig) -> None:
