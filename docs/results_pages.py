@@ -36,7 +36,8 @@ Csv = list[dict[str, str]]
 GRID_WORDS = """\
 Values are exact: 0 is a random policy, 1 an optimal one, (V - V_random) / (V_optimal - V_random), with discount
 0.95, averaged over all start cells and 50 unseen tasks of each family. *Own* is w's own greedy policy, *GPI* maximises
-over w and its neighbours, *planned* is exact planning on phi . w: the best that the features allow."""
+over w and its neighbours, *planned* is an optimal policy for the fitted reward phi . w, scored on the true one. It is no bound: where the fit is poor, the
+agent's own policy can do better."""
 
 
 # ---- helpers
@@ -577,10 +578,11 @@ def index_page(minatar: Suite) -> str:
         table(["where", "agent", "score", "seeds", "more"], rows).replace("---:", "---"),
         "All tables are written from the files in `results/` by `make results`; `results/README.md` says which command made each file. Presets were "
         "chosen on the grid's families of tasks and on MinAtar's Breakout and Asterix, so these numbers are optimistic there.",
+        "[The report](../report.md) says what of the paper was reproduced, in the form of a paper; [Table 1](table1.md) sets its rows beside ours.",
         "What was tried, what did not work, and how settings were chosen: the appendices on [the paper's agents](appendix_paper.md), "
         "[the additions](appendix_additions.md) and [the settings of `grid-wide`](appendix_ablation.md). Numbers in the appendices are those of "
         "the day on which they were written.",
-        "```{toctree}\n:hidden:\n\nreplay\ngrid\nminatar\natari\nclassic_control\nmodels\nappendix_paper\n"
+        "```{toctree}\n:hidden:\n\n../report\ntable1\nreplay\ngrid\nminatar\natari\nclassic_control\nmodels\nappendix_paper\n"
         "appendix_additions\nappendix_ablation\n```",
     ])  # fmt: skip
 
@@ -658,11 +660,11 @@ def _expected(minatar: Suite) -> str:
         ["grid, replay learner (`demo`)",
          f"{boxes:.2f} of optimal on two boxes, {goals:.2f} on goal cells ({_seeds(replay)})",
          "`python experiments/replay_grid.py open-10`"],
-        ["grid, the paper's VISR (`grid`)",
+        ["grid, VISR with our learning rates (`grid`)",
          f"{_number(quality, 'boxes'):.2f} and {_number(quality, 'goals'):.2f} ({_seeds(quality)})",
          "`python experiments/grid_quality.py runs/quality`"],
         ["five MinAtar games, replay learner",
-         f"{_replay_iqm(minatar):.0f} ({_seeds(games)}); the paper's VISR has {paper:.1f}",
+         f"{_replay_iqm(minatar):.0f} ({_seeds(games)}); VISR has {paper:.1f}",
          f"`python experiments/replay_minatar.py {GAMES}`"],
     ]  # fmt: skip
     return table(["", "score", "command"], rows).replace("---:", "---")
@@ -687,6 +689,8 @@ def _joined(parts: Iterable[str]) -> str:
 
 def pages() -> dict[str, str]:
     """The text of every page, by its path from docs/results."""
+    import paper_pages
+
     found = build.gather(RESULTS)
     (minatar,) = (suite for suite in found.suites if suite.key == "minatar")
     return {
@@ -697,6 +701,7 @@ def pages() -> dict[str, str]:
         "atari.md": atari_page(),
         "classic_control.md": classic_control_page(),
         "models.md": models_page(),
+        **paper_pages.pages(found, minatar),
         "../../README.md": with_numbers(README, _expected(minatar)),
         "../agents/replay.md": with_numbers(ROOT / "docs/agents/replay.md", _replay_scores()),
     }

@@ -64,7 +64,7 @@ def configured(name: str, kind: str, seed: int, share: float, fields: dict[str, 
 
 
 def scores_of_grid(run: visr.Run, seed: int, is_tuning: bool) -> Rows:
-    """Mean fraction of optimal over 50 pairs of boxes and 50 goals; `planned` is the features' limit."""
+    """Mean fraction of optimal of 50 pairs of boxes and 50 goals; `planned` is planning on phi . w."""
     benchmark = GridBenchmark.for_environment(run.config)
     assert benchmark is not None
     if is_tuning:
@@ -104,10 +104,12 @@ def explained(name: str, kind: str, seed: int, num_steps: int, fields: dict[str,
     """Held-out R^2 of each reward by features fitted to the same random steps; psi learns nothing."""
     config = configured(name, kind, seed, 1.0, fields)
     loop = ReplayLoop(configuration.replace(config, num_steps=num_steps))
-    while loop.num_steps < num_steps:
-        unroll = loop.actor.explore(loop.practice.w, loop.practice.epsilon)
+    (pool,), taken = loop.actor_pools, 0
+    while taken < num_steps:
+        pool.begin(loop.agent.psi, loop.practice.pursuit)
+        (unroll,) = pool.collect()
         loop.recorded.add(unroll)
-        loop.num_steps += unroll.num_steps
+        taken += unroll.num_steps
     steps = loop.recorded.sample(torch.Generator().manual_seed(seed), num_steps)
     began = time.process_time()
     loop.agent.fit(steps)

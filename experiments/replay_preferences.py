@@ -1,6 +1,6 @@
 """Preference answers of a scripted teacher to a grid run of the replay learner: exact fractions of optimal.
 
-python experiments/replay_preferences.py RUN
+python experiments/replay_preferences.py pretrained:grid
 """
 
 import argparse
@@ -14,32 +14,40 @@ import visr
 from visr.inference import preferences
 from visr.inference.preferences import SEGMENT
 
+NUM_QUESTIONS = 100
 
-def taught(run: visr.Run, reward: np.ndarray, num_answers: int) -> tuple[visr.Task, int]:
-    """The task after the answers, and how often both segments returned the same, so that it passed."""
+
+def taught(run: visr.Run, reward: np.ndarray, num_answers: int, seed: int) -> tuple[visr.Task, int]:
+    """The task after so many answers, and how often the teacher said that both segments are as good."""
     recorded = run.recording().in_order()
     prior = preferences.prior_of(run.agent, recorded.phi, recorded.episode)
-    starts, gaps, passed = preferences.starts(recorded.episode), [], 0
-    for number in range(100):
-        pair = preferences.next_pair(recorded.phi, starts, np.array(gaps), number, prior=prior)
-        returns = [reward[recorded.reached[at : at + SEGMENT]].sum() for at in pair]
-        if returns[0] == returns[1]:
-            passed += 1
-            continue
-        sums = preferences.segment_sums(recorded.phi, [(at, at + SEGMENT) for at in pair])
-        gaps.append((sums[0] - sums[1]) * np.sign(returns[0] - returns[1]))
-        if len(gaps) == num_answers:
+    starts, known = preferences.starts(recorded.episode), None
+    gaps = {is_equal: np.zeros((0, run.agent.task_size)) for is_equal in (False, True)}
+    for number in range(NUM_QUESTIONS):
+        at = preferences.next_pair(recorded.phi, starts, known, 1000 * seed + number)
+        pair = [(start, start + SEGMENT) for start in at]
+        returns = [reward[recorded.reached[a:b]].sum() for a, b in pair]
+        sums = preferences.segment_sums(recorded.phi, pair)
+        is_equal = abs(returns[0] - returns[1]) < 1e-9
+        gap = (sums[0] - sums[1]) * (1 if returns[0] >= returns[1] else -1)
+        gaps[is_equal] = np.vstack([gaps[is_equal], gap])
+        known = preferences.fit(gaps[False], gaps[True], prior)
+        if len(gaps[False]) == num_answers:
             break
-    w = preferences.fit(np.array(gaps), prior).mean
-    return visr.Task(w=w, env=run.config.env, reward=reward), passed
+    assert known is not None
+    return visr.Task(w=known.mean, env=run.config.env, reward=reward), len(gaps[True])
 
 
 def main() -> None:
-    """Append one row per reward."""
+    """Append one row per reward and teacher."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run")
     parser.add_argument("--answers", type=int, default=20)
     parser.add_argument("--rewards", type=int, default=8)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of the questions")
+    parser.add_argument(
+        "--kind", default="boxes", choices=["boxes", "goals", "three goals", "16 cells"]
+    )
     parser.add_argument(
         "--tuning", action="store_true", help="other rewards, to choose settings by"
     )
@@ -48,13 +56,15 @@ def main() -> None:
     run = visr.load(chosen.run)
     assert run.world is not None
     shape = run.world.height, run.world.width
-    found = rewards("boxes", run.world, 99 if chosen.tuning else 1)[: chosen.rewards]
+    found = rewards(chosen.kind, run.world, 99 if chosen.tuning else 1)[: chosen.rewards]
     for number, reward in enumerate(found):
-        task, passed = taught(run, reward, chosen.answers)
         direct = run.evaluate_exactly(run.infer(reward.reshape(shape))).fraction_of_optimal
-        mine = run.evaluate_exactly(task).fraction_of_optimal
-        row = {"reward": number, "answers": chosen.answers, "passed": passed}
-        append(chosen.out, row | {"taught": round(mine, 3), "direct": round(direct, 3)})
+        for seed in chosen.seeds:
+            task, as_good = taught(run, reward, chosen.answers, seed)
+            mine = run.evaluate_exactly(task).fraction_of_optimal
+            row = {"kind": chosen.kind, "reward": number, "seed": seed, "answers": chosen.answers}
+            row |= {"as_good": as_good, "taught": round(mine, 3), "direct": round(direct, 3)}
+            append(chosen.out, row)
 
 
 if __name__ == "__main__":

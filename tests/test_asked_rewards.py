@@ -14,6 +14,7 @@ import pytest
 import visr as library
 from tests.test_cli import visr
 from visr import envs
+from visr.inference import explain
 from visr.storage.records.task import Task
 
 SOURCE = '''
@@ -112,13 +113,27 @@ def test_the_asked_return_is_that_of_a_plain_loop(
     assert "environment's own return" in table.out
 
 
-def test_the_method_that_returned_most_is_recommended(place: Path):
+def test_infer_recommends_among_the_methods_that_it_played(place: Path):
     result = asked(
         place, "infer", "walk", "--reward", "pos[0] > 0.35", "--evaluate", "--trials", "3"
     )
-    returns = {name: method["mean_return"] for name, method in result["methods"].items()}
-    assert returns[result["best"]] == max(returns.values())
+    assert all("mean_return" in method for method in result["methods"].values())
     assert result["words"][-1].startswith(f"Trust {result['methods'][result['best']]['method']}")
+
+
+def test_a_method_that_returned_most_wins_only_where_the_episodes_tell():
+    means: dict[str, float] = {"ridge": 10.0, "both states": 12.0}
+    # the error of the difference is 5 with errors of 3 and 4: 2 is not above 10
+    best, why = explain.best_played(means, {"ridge": 3.0, "both states": 4.0}, "ridge")
+    assert best == "ridge"
+    assert "do not tell its return, 10.00, from the highest, 12.00 (both states)" in why
+    # ... and .5 with .3 and .4: 2 is above 1
+    best, why = explain.best_played(means, {"ridge": 0.3, "both states": 0.4}, "ridge")
+    assert (best, why) == ("both states", "it returned most, 12.00")
+    # a single episode has no error; exact values have none either, but zero
+    assert explain.best_played(means, {"ridge": None, "both states": None}, "ridge")[0] == "ridge"
+    assert explain.best_played(means, {"ridge": 0.0, "both states": 0.0}, "ridge")[0] != "ridge"
+    assert explain.best_played({"a": 1.0, "b": 1.0}, {"a": 0.0, "b": 0.0}, "b")[0] == "b"
 
 
 def test_a_goal_of_some_numbers_and_a_recorded_step_are_tasks(place: Path):

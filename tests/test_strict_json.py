@@ -93,3 +93,10 @@ def test_nothing_else_reads_json():
         if isinstance(node, ast.Attribute) and ast.unparse(node) in READERS
     }
     assert found == {"strict_json.py"}
+
+
+def test_the_last_of_many_names_that_occurs_twice_is_found_at_once():
+    """Each name is looked up once: comparing each with all would take an hour."""
+    names = ", ".join(f'"{number}": 0' for number in range(200_000))
+    with pytest.raises(ValueError, match="'199999' occurs twice"):
+        strict_json.parse(f'{{{names}, "199999": 1}}')

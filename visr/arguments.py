@@ -18,6 +18,7 @@ def path(value: Any, name: str) -> Path:
     """The path that an argument names."""
     with _user_code(f"{name} = {short_repr(value)} is not a path"):
         text = os.fspath(value)
+        os.fsencode(text)  # half of a character cannot be part of a name
     if not isinstance(text, str) or "\0" in text:
         raise UserError(f"{name} = {short_repr(value)} is not a path; give a str or a Path.")
     return Path(text)

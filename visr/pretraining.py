@@ -145,12 +145,15 @@ def _trainer(
     if config.agent.algorithm in BASELINES:
         _refuse_cluster(config, cluster)
         trainer = _baseline(config)
-    elif config.agent.algorithm in REPLAY_LEARNERS:
+    elif config.replay.dataset:
         _refuse_cluster(config, cluster)
         from visr.training.offline_loop import OfflineLoop
+
+        trainer = OfflineLoop(config, data)
+    elif cluster is None and config.agent.algorithm in REPLAY_LEARNERS:
         from visr.training.replay_loop import ReplayLoop
 
-        trainer = OfflineLoop(config, data) if config.replay.dataset else ReplayLoop(config)
+        trainer = ReplayLoop(config, num_processes)
     elif cluster is None:
         if config.cluster.max_staleness or config.cluster.num_learners > 1:
             raise UserError(
@@ -162,9 +165,13 @@ def _trainer(
         with needing("ray", "cluster"):
             from visr.cluster import session
             from visr.cluster.loop import ClusterLoop
+            from visr.cluster.replay_loop import ClusterReplayLoop
+        is_replay = config.agent.algorithm in REPLAY_LEARNERS
         with (
             session.joined(cluster, session.needs(config)),
-            contextlib.closing(ClusterLoop(config)) as trainer,
+            contextlib.closing(
+                (ClusterReplayLoop if is_replay else ClusterLoop)(config)
+            ) as trainer,
         ):
             yield trainer
         return
@@ -222,12 +229,12 @@ def _train(
     training = trainer.config.training
     every = Every(training.log_every, training.checkpoint_every, training.evaluate_every)
     resume_command = f"visr pretrain --resume {run.path}{flags}"
-    hooks = Hooks(rows, resume_command, _exact_evaluation(run, trainer, rows))
+    evaluate = _exact_evaluation(run, trainer, rows) or _imagination(run, trainer)
+    hooks = Hooks(rows, resume_command, evaluate)
     has_trained = not trainer.is_done
     driver.drive(run, trainer, every, observe, hooks)
     if has_trained or not kept_recording.is_of(run.recorded, trainer.num_steps):
         _save_library(run, trainer)
-        _save_imagined(run, trainer)
         _record(run, trainer, rows, observe)
 
 
@@ -272,10 +279,17 @@ def _save_library(run: RunDir, trainer: AnyTrainer) -> None:
         library.describe(trainer.agent, trainer.config, steps, practice).save(run.library)
 
 
-def _save_imagined(run: RunDir, trainer: AnyTrainer) -> None:
-    """Write what SimPLe's model predicts, beside what happened."""
-    if trainer.config.agent.algorithm == "simple":
-        trainer.imagined().save(run.imagined)  # pyright: ignore[reportAttributeAccessIssue]
+def _imagination(run: RunDir, trainer: AnyTrainer) -> Callable[[int], dict[str, float]] | None:
+    """Write what SimPLe's model predicts before the last checkpoint, after which the real steps are gone."""
+    if trainer.config.agent.algorithm != "simple":
+        return None
+
+    def imagine(_num_steps: int) -> dict[str, float]:
+        if trainer.is_done:
+            trainer.imagined().save(run.imagined)  # pyright: ignore[reportAttributeAccessIssue]
+        return {}
+
+    return imagine
 
 
 def _record(

@@ -343,5 +343,6 @@ class Run(RefinableRun):
             task = Task.load(find_task(self.directory, str(task)))
         elif not isinstance(task, Task):
             task = self.skill(task)
-        task.require_fit(self.config.env if self.has_own_env else task.env, self.agent.task_size)
+        env, num_states = self.config.env, 0 if self.world is None else self.world.num_states
+        task.require_fit(env if self.has_own_env else task.env, self.agent.task_size, num_states)
         return task

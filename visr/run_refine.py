@@ -115,10 +115,12 @@ class RefinableRun(RunFiles, ABC):
     ) -> Iterator[Task]:
         started = time.perf_counter()
         configuration.check_value("seed", seed)
+        arguments.yes_or_no(resume, "resume")
         if rewarded_steps is not None:
             _check_count(rewarded_steps, "rewarded_steps")
         chosen, agent = self.checked_task(task), self.visr
         start = self._residual(chosen) if resume else None
+        learner = chosen.refinement.learner_state() if resume and chosen.refinement else None
         if resume and chosen.refinement is None:
             raise UserError(f"The task `{chosen.name}` was not refined yet; leave out resume.")
         with devices.threads(self.config.training):
@@ -138,6 +140,7 @@ class RefinableRun(RunFiles, ABC):
                 gpi=self.config.agent.gpi,
                 seed=seed,
                 start=start,
+                learner=learner,
                 started=started,
             )
 

@@ -9,14 +9,13 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from visr import arguments
 from visr.agents.base import BehaviourModel
 from visr.config import RunConfig, flags, presets
-from visr.config.fields import SECTIONS
+from visr.config.fields import REPLAY_LEARNERS, SECTIONS
 from visr.errors import UserError, needing, one_line, short_repr
 from visr.run import Run
 from visr.storage import packed_models
@@ -54,9 +53,11 @@ def pack(
         )
     most = fields.pop("most", packed_models.LARGEST)
     known = None if run.model is None else run.model.card
+    is_replay = run.config.agent.algorithm in REPLAY_LEARNERS
+    learner = "The replay learner" if is_replay else "VISR"
     description = {
         "name": name or (Path(run.address).resolve().name if known is None else known.name),
-        "about": about or (f"VISR in {run.config.env}." if known is None else known.about),
+        "about": about or (f"{learner} in {run.config.env}." if known is None else known.about),
         "scores": _scores(run) if known is None else known.scores,
         "recipe": (pretrain_command(run.config),) if known is None else known.recipe,
         "cannot": () if known is None else known.cannot,
@@ -67,9 +68,7 @@ def pack(
         num_steps=run.num_steps, seed=seed, precision=precision, config=run.config, **description
     )
     tensors = run.agent.packed()
-    # a packed model holds the weights of phi and psi only, so its tasks act instantly
-    known = dict(run.tasks) if tasks else {}
-    kept = {name: replace(task, refinement=None) for name, task in known.items()}
+    kept = dict(run.tasks) if tasks else {}
     return packed_models.open_model(packed_models.pack(target, card, tensors, kept, most))
 
 

@@ -63,7 +63,7 @@ def _finite(text: str) -> float:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
         raise ValueError(f"{twice[:60]!r} occurs twice")
     return content

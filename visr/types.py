@@ -49,6 +49,15 @@ class TaskBatch(NamedTuple):
     """[M, d]"""
 
 
+class Pursuit(NamedTuple):
+    """What the environments of a replay learner pursue while they collect an unroll."""
+
+    w: Tensor
+    """[B, d]: the tasks"""
+    epsilon: Tensor
+    """[B]: probability of random actions; 1 acts at random"""
+
+
 class Unroll(NamedTuple):
     """T steps of B environments, each under one w; targets bootstrap from the last observation.
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from gymnasium.spaces import Discrete
+from gymnasium.spaces import Box, Discrete
 from torch import Tensor
 
 from tests.reference import gpi_values, n_step_targets
@@ -15,7 +16,7 @@ from visr import agents
 from visr import config as configuration
 from visr.agents.base import BehaviourModel
 from visr.agents.visr import Visr
-from visr.config import AgentConfig, RunConfig
+from visr.config import AgentConfig, RunConfig, presets
 from visr.ops import sphere
 from visr.training.learner import Learner
 from visr.types import EnvSpec, Transitions, Unroll
@@ -80,6 +81,43 @@ def test_random_features_never_change_but_psi_does(unroll: Unroll):
     before = agent.state_dict()
     assert all(torch.equal(before[k], after[k]) for k in before if k.startswith("phi."))
     assert not torch.equal(before["psi.readout.weight"], after["psi.readout.weight"])
+
+
+@pytest.mark.parametrize("preset", ["minatar", "atari-small"])
+def test_random_features_of_images_never_change(preset: str):
+    # The same states have the same phi while learning, acting and regressing, before and after updates.
+    config = configuration.replace(presets.get(preset), features="random").agent
+    spec = EnvSpec(Box(0, 255, (4, 20, 20), np.uint8), num_actions=4)
+    torch.manual_seed(0)
+    agent = agents.new_visr(config, spec)
+    learner, states = Learner(agent, total_updates=10), torch.randint(256, (9, 4, 20, 20)).byte()
+    learner.update(image_unroll(spec))  # fixes the centre
+    before, psi = agent.phi(states).clone(), agent.psi.readout.clone()  # pyright: ignore
+    for _ in range(3):
+        learner.update(image_unroll(spec))
+    assert not torch.equal(agent.psi.readout, psi)  # pyright: ignore
+    assert torch.equal(agent.phi(states), before)
+    with torch.inference_mode():
+        assert torch.equal(agent.phi(states), before)
+        reached = agent.cumulant(Transitions(states[:1]))
+    torch.testing.assert_close(reached, before[:1])
+
+
+def image_unroll(spec: EnvSpec) -> Unroll:
+    """Six random steps in four environments, brighter from one unroll to the next."""
+    steps, envs = 6, 4
+    brightest = int(torch.randint(40, 256, ()))
+    return Unroll(
+        observation=torch.randint(brightest, (steps + 1, envs, 4, 20, 20)).byte(),
+        action=torch.randint(spec.num_actions, (steps, envs)),
+        reward=torch.zeros(steps, envs),
+        terminated=torch.zeros(steps, envs, dtype=torch.bool),
+        truncated=torch.zeros(steps, envs, dtype=torch.bool),
+        is_reset=torch.zeros(steps, envs, dtype=torch.bool),
+        w=sphere.uniform(envs, d=5),
+        memory=torch.zeros(envs, 0),
+        previous_action=torch.full((envs,), -1),
+    )
 
 
 def test_no_gradient_of_psis_loss_reaches_phi(unroll: Unroll):

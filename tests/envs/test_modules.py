@@ -189,3 +189,24 @@ def test_the_advice_of_doctor_trains_with_the_settings_that_it_checked(
 ):
     assert main(["doctor", "Pendulum-v1", "--discretise", "3", "--steps", "50"]) == 0
     assert "Next: visr pretrain Pendulum-v1 --discretise 3\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("env", ["tempfile:mkdtemp", "visr.cli:main", "visr.surroundings:check"])
+def test_functions_of_modules_that_visr_imports_are_not_called(
+    env: str, here: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A stranger's run may name them, and nobody consented."""
+    module, _, name = env.partition(":")
+
+    def call() -> None:
+        raise AssertionError("called")
+
+    monkeypatch.setattr(sys.modules[module], name, call)
+    with pytest.raises(UserError, match="would call a function of the Python module"):
+        make(env)
+
+
+def test_a_function_of_a_module_that_the_user_named_is_called(here: Path):
+    (here / "meadow_of_mine.py").write_text(MEADOW + "def meadow():\n    return Meadow()\n")
+    os.environ["VISR_TRUST"] = "meadow_of_mine"
+    assert make("meadow_of_mine:meadow") == "meadow"

@@ -297,20 +297,20 @@ def test_the_phase_saves_its_tasks_and_its_record(
     assert record.conditions[0].r_squared == result.tasks["env-regression"].r_squared
 
 
-def test_a_given_number_of_tasks_takes_turns(
-    agent: Visr, config: RunConfig, pay: Any, monkeypatch: pytest.MonkeyPatch
-):
+def test_scores_are_means_over_independent_draws(agent: Visr, config: RunConfig, pay: Any):
     pay(planted(agent))
-    kept: list[RewardedSteps] = []
-    infer_tasks = two_phase.infer_tasks
-
-    def watched(steps: RewardedSteps, config: RunConfig) -> Any:
-        kept.append(steps)
-        return infer_tasks(steps, config)
-
-    monkeypatch.setattr(two_phase, "infer_tasks", watched)
-    two_phase.run(agent, config, 0, num_episodes=12, num_tasks=5, num_trials=1)
-    assert kept[0].tried is not None
-    w = kept[0].tried.w
-    assert len(np.unique(w[:5], axis=0)) == 5
-    assert np.array_equal(w[5:10], w[:5])
+    once = two_phase.run(agent, config, 0, num_episodes=5, num_trials=2)
+    thrice = two_phase.run(agent, config, 0, num_episodes=5, num_trials=2, num_draws=3)
+    assert set(thrice.tasks) == set(once.tasks)
+    for name, task in once.tasks.items():  # the first draw is the same
+        assert np.array_equal(thrice.tasks[name].w, task.w)
+    *inferred, unadapted, random = thrice.record.conditions
+    for condition, first in zip(inferred, once.record.conditions[:2], strict=True):
+        assert len(condition.draws) == 3
+        assert len(condition.scores) == 6
+        assert condition.draws[0] == first.mean
+        assert condition.mean == pytest.approx(np.mean(condition.draws))
+        error = np.std(condition.draws, ddof=1) / math.sqrt(3)
+        assert condition.standard_error == pytest.approx(error)
+    assert (unadapted, random) == once.record.conditions[-2:]
+    assert thrice.record.num_trials == 2

@@ -20,7 +20,7 @@ from visr.explorer.questions import Questions
 from visr.explorer.task_requests import TaskRequests
 from visr.inference.preferences import SEGMENT
 
-NONE = np.zeros((0, 2), np.intp)
+NONE = np.zeros((0, 3), np.intp)
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,10 @@ def test_answers_of_a_teacher_lead_to_the_teachers_task(grid: api.Run):
     teacher, questions = grid.skill(3).w, Questions(grid)
     answers: list[list[int]] = []
     for number in range(20):
-        given = np.array(answers, np.intp).reshape(-1, 2)
+        given = np.array(answers, np.intp).reshape(-1, 3)
         pair = questions.next(given, number)["pair"]
         sums = [questions.recorded.phi[at : at + SEGMENT].sum(axis=0) @ teacher for at in pair]
-        answers.append(list(pair if sums[0] > sums[1] else pair[::-1]))
+        answers.append([*(pair if sums[0] > sums[1] else pair[::-1]), 0])
     requested = TaskRequests(grid).infer(RequestFields({"kind": "preferences", "answers": answers}))
     assert requested.task.w @ teacher > 0.9
     assert "of 20 answers" in requested.words[0]
@@ -55,10 +55,19 @@ def test_answers_of_a_teacher_lead_to_the_teachers_task(grid: api.Run):
     np.testing.assert_allclose(scope["task"].w, requested.task.w, atol=1e-9)
 
 
+def test_an_answer_that_both_are_as_good_counts_too(grid: api.Run):
+    content = {"kind": "preferences", "answers": [[0, 300, 0], [600, 900, 1]]}
+    requested = TaskRequests(grid).infer(RequestFields(content))
+    assert requested.words[0].endswith("1 answers; 1 more say that both are as good.")
+    scope: dict[str, Any] = {}
+    exec(requested.to_dict(grid)["python"]["true"], scope)
+    np.testing.assert_allclose(scope["task"].w, requested.task.w, atol=1e-9)
+
+
 def test_an_answer_about_an_unknown_step_is_refused(grid: api.Run):
     for step in (-1, 2_990, 10**9):
         with pytest.raises(UserError, match="not recorded"):
-            Questions(grid).prompt(np.array([[0, step]]))
+            Questions(grid).prompt(np.array([[0, step, 0]]))
 
 
 def cart(path: Path, env: str = "CartPole-v1") -> api.Run:
@@ -74,7 +83,7 @@ def test_numbers_are_shown_as_films_that_the_environment_draws(tmp_path: Path):
         assert film["film"].startswith("data:image/png")
     assert asked["films"][0]["film"] != asked["films"][1]["film"]
     assert not questions.is_kept  # Python knows the run's recording, and these are other steps
-    content = {"kind": "preferences", "answers": [list(asked["pair"])]}
+    content = {"kind": "preferences", "answers": [[*asked["pair"], 0]]}
     requests = TaskRequests(questions._run)
     assert requests.infer(RequestFields(content)).lines[0].startswith("task = run.skill(")
 
@@ -129,7 +138,7 @@ def test_images_are_shown_as_pictures(tmp_path: Path):
     requests = TaskRequests(run)
     asked = requests.questions.next(NONE, 0)
     assert asked["films"][0]["film"].startswith("data:image/png")
-    content = {"kind": "preferences", "answers": [list(asked["pair"])]}
+    content = {"kind": "preferences", "answers": [[*asked["pair"], 0]]}
     assert requests.infer(RequestFields(content)).lines[0].startswith("task = run.skill(")
 
 
@@ -137,10 +146,8 @@ def test_questions_come_over_http(grid: api.Run):
     with serving(grid.path) as launched:
         status, asked, _ = launched.ask("POST", "/api/question", {"answers": [], "number": 0})
         assert (status, len(asked["films"])) == (200, 2)
-        content = {"kind": "preferences", "answers": [asked["pair"]]}
+        content = {"kind": "preferences", "answers": [[*asked["pair"], 0]]}
         status, task, _ = launched.ask("POST", "/api/task", content)
         assert (status, task["prompt"]["kind"]) == (200, "preferences")
-        assert (
-            launched.ask("POST", "/api/question", {"answers": [[1, 2, 3]], "number": 0})[0] == 400
-        )
+        assert launched.ask("POST", "/api/question", {"answers": [[1, 2]], "number": 0})[0] == 400
     assert visr.Task(w=task["w"]).w @ np.array(task["w"]) == pytest.approx(1)

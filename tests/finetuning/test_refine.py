@@ -17,13 +17,16 @@ import torch
 import visr
 from visr import config as configuration
 from visr import pretraining
+from visr.agents.refined import residual_of
 from visr.cli import main
 from visr.config import presets
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
+from visr.finetuning import reward_labels
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import POLICIES, FittedEvaluation, PolicyValue, n_step
 from visr.finetuning.table import TableEvaluation
+from visr.inference.asked_reward import asked_reward
 from visr.networks.residual import ResidualValues
 from visr.storage.records.task import Task, TaskPrompt
 from visr.types import EnvSpec
@@ -164,6 +167,27 @@ def test_onnx_files_hold_the_refined_policy(grid: visr.Run, tmp_path: Path):
     assert actions.tolist() == np.asarray(grid.policy(task)(states)).tolist()
 
 
+@pytest.mark.parametrize("kind", ["grid", "pole"])
+def test_packed_models_keep_the_refined_policy(
+    kind: str, grid_path: Path, pole_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = visr.load({"grid": grid_path, "pole": pole_path}[kind])
+    task = run.refine(run.infer({"grid": "row > 3", "pole": "x0 > 0.1"}[kind]), num_updates=400)
+    task.save(run.directory.task("packed-task"))
+    packed = visr.load(visr.pack(run, tmp_path / "model.safetensors").path)
+    again = packed.tasks["packed-task"]
+    assert again.refinement is not None
+    assert again.refinement.is_refined
+    assert task.refinement is not None
+    assert all(
+        np.array_equal(again.refinement.weights[k], v) for k, v in task.refinement.weights.items()
+    )
+    states = np.arange(25) if kind == "grid" else np.random.default_rng(0).normal(size=(40, 4))
+    assert packed.policy(again)(states).tolist() == run.policy(task)(states).tolist()
+    run.directory.task("packed-task").unlink()
+
+
 def test_finetuning_starts_from_the_refined_policy(grid: visr.Run, tmp_path: Path):
     task = grid.refine(grid.infer("row > 3"), num_updates=400)
     tuned = grid.finetune(task, out=tmp_path / "tuned", num_steps=400, num_envs=4)
@@ -171,6 +195,39 @@ def test_finetuning_starts_from_the_refined_policy(grid: visr.Run, tmp_path: Pat
     assert record["before"]["fraction_of_optimal"] == pytest.approx(1, abs=1e-6)
     after = tuned.evaluate_exactly(tuned.tasks["task"], gpi=False).fraction_of_optimal
     assert after == pytest.approx(record["after"]["fraction_of_optimal"])
+
+
+@pytest.fixture(scope="module")
+def breakout(tmp_path_factory: pytest.TempPathFactory) -> visr.Run:
+    config = configuration.replace(
+        presets.get("replay-minatar"),
+        **{**SMALL, "env": "MinAtar/Breakout-v1", "num_steps": 4_096, "warmup_steps": 2_048},
+        checkpoint_every=4_096,
+        recorded_steps=500,
+    )
+    return visr.load(pretraining.start(tmp_path_factory.mktemp("refine") / "game", config).path)
+
+
+def test_rewards_of_a_game_are_predicted_from_its_events(breakout: visr.Run):
+    asked = asked_reward(
+        dataclasses.replace(breakout.skill(0), prompt=TaskPrompt("env", "env")),
+        *(breakout.visr, breakout.inference.codec),
+    )
+    steps = breakout.offline_steps
+    labels = reward_labels.of_steps(steps, asked, breakout.visr, breakout.config, 3_000)
+    bricks = steps.observations(steps.before)[:, 3].sum(dim=(1, 2), dtype=torch.int64)
+    left = steps.observations(steps.after)[:, 3].sum(dim=(1, 2), dtype=torch.int64)
+    assert labels.r_squared is not None
+    assert labels.r_squared > 0.5
+    predicted, broken = labels.reward > 0.5, left == bricks - 1
+    assert float((predicted == broken).float().mean()) > 0.99
+
+
+def test_a_plane_that_does_not_exist_is_refused():
+    spec = EnvSpec(gym.spaces.Box(0, 1, (4, 10, 10), np.uint8), 3)
+    weights = {k: v.numpy() for k, v in ResidualValues(spec).state_dict().items()}
+    with pytest.raises(ValueError, match="plane does not exist"):
+        residual_of(spec, {**weights, "trunk.agent_plane": np.array(9)})
 
 
 # ---- refusals
@@ -211,7 +268,7 @@ def test_a_saved_task_has_the_same_policy(grid: visr.Run, tmp_path: Path):
     again = Task.load(path)
     states = np.arange(25)
     assert grid.policy(again)(states).tolist() == grid.policy(task)(states).tolist()
-    assert len(list(tmp_path.glob("*.safetensors"))) == 1
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2  # the policy's weights and the learner's
     grid.infer("row > 3").save(path)  # an instant task leaves no weights behind
     assert not list(tmp_path.glob("*.safetensors"))
 
@@ -219,7 +276,7 @@ def test_a_saved_task_has_the_same_policy(grid: visr.Run, tmp_path: Path):
 def test_lost_or_damaged_weights_are_reported(grid: visr.Run, tmp_path: Path):
     path = tmp_path / "bottom.json"
     grid.refine(grid.infer("row > 3"), num_updates=400).save(path)
-    (weights,) = tmp_path.glob("*.safetensors")
+    weights = tmp_path / json.loads(path.read_text())["refinement"]["file"]
     content = weights.read_bytes()
     weights.write_bytes(content[:-4] + b"\0\1\2\3")
     with pytest.raises(UserError, match="damaged"):
@@ -262,6 +319,35 @@ def test_the_command_refines_and_resumes(grid_path: Path, capsys: pytest.Capture
     assert main(["evaluate", str(grid_path), "low-refined", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["fraction_of_optimal"] == pytest.approx(1)
     assert main(["play", str(grid_path), "--task", "low-refined", "--max-steps", "5"]) == 0
+
+
+def test_a_resumed_refinement_continues_with_the_optimiser(pole_path: Path, tmp_path: Path):
+    run, path = visr.load(pole_path), tmp_path / "side.json"
+    run.refine(run.infer("x0 > 0.1"), num_updates=40).save(path)
+    saved = Task.load(path)
+    task = run.refine(saved, num_updates=20, resume=True)
+    assert task.refinement is not None
+    assert task.refinement.num_updates == 60
+    assert set(task.refinement.learner["adam.0.step"].ravel()) == {60}
+    afresh = run.refine(saved, num_updates=20)
+    assert afresh.refinement is not None
+    assert set(afresh.refinement.learner["adam.0.step"].ravel()) == {20}
+    task.save(path)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 2
+    (tmp_path / json.loads(path.read_text())["refinement"]["learner_file"]).unlink()
+    again = Task.load(path)  # it still acts
+    with pytest.raises(UserError, match="refine the task again"):
+        run.refine(again, num_updates=20, resume=True)
+
+
+def test_a_damaged_learner_is_refused(pole_path: Path):
+    run = visr.load(pole_path)
+    task = run.refine(run.infer("x0 > 0.1"), num_updates=20)
+    assert task.refinement is not None
+    for learner in ({"q": np.zeros(3)}, {**task.refinement.learner, "rng": np.zeros(3)}):
+        changed = dataclasses.replace(task.refinement, learner=learner)
+        with pytest.raises(UserError, match="does not fit"):
+            run.refine(dataclasses.replace(task, refinement=changed), num_updates=20, resume=True)
 
 
 def test_nothing_to_resume_is_an_error(grid_path: Path, capsys: pytest.CaptureFixture[str]):

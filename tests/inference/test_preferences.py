@@ -14,18 +14,20 @@ from tests.test_cli import visr as command
 from visr.errors import UserError
 from visr.inference import preferences, recording
 
+NONE = np.zeros((0, 3))
+
 
 def test_the_fit_finds_the_direction_that_made_the_answers():
     rng = np.random.default_rng(0)
     w, x = np.array([0.6, 0.0, -0.8]), rng.normal(size=(200, 3))
-    found = preferences.fit(x * np.sign(x @ w)[:, None]).mean
+    found = preferences.fit(x * np.sign(x @ w)[:, None], NONE).mean
     assert found @ w / np.linalg.norm(found) > 0.98
 
 
 def test_more_answers_make_the_posterior_narrower():
     x = np.random.default_rng(0).normal(size=(100, 3))
     x *= np.sign(x[:, :1])
-    few, many = (np.trace(preferences.fit(x[:n]).covariance) for n in (5, 100))
+    few, many = (np.trace(preferences.fit(x[:n], NONE[:, :3]).covariance) for n in (5, 100))
     assert many < few
 
 
@@ -36,22 +38,31 @@ def test_segments_lie_within_one_episode():
     assert sums.tolist() == [[3], [6]]
 
 
+def test_equal_segments_tell_as_much_as_preferred_ones():
+    # the first feature is better; segments that differ in the second only are as good
+    x, y = np.array([[1.0, 1.0]]), np.array([[0.0, 2.0]])
+    alone, both = (preferences.fit(x, given).mean for given in (y[:0], y))
+    assert alone[1] == pytest.approx(alone[0])
+    assert abs(both[1]) < 0.01 * both[0]
+
+
 def test_a_pair_is_chosen_in_a_direction_that_is_not_known_yet():
     # the first feature has been asked about many times, the second never
     phi = np.repeat(np.array([[0, 0], [9, 0], [0, 9]], float), 4, axis=0)
-    known = np.tile([[1.0, 0.0]], (30, 1))
-    a, b = preferences.next_pair(phi, np.array([0, 4, 8]), known, seed=0, length=4)
+    known = preferences.fit(np.tile([[1.0, 0.0]], (30, 1)), np.zeros((0, 2)))
+    a, b = preferences.next_pair(phi, np.array([0, 4, 8]), known, number=0, length=4)
     assert 8 in (a, b)
 
 
-def test_a_reward_that_changes_slowly_is_likelier_before_any_answer():
+def test_a_reward_that_changes_little_is_likelier_before_any_answer():
     # the first feature alternates at every step, the second every 50 steps; both have variance 1
+    # D = diag(4, .08): (1 + 2 D)^-2 = diag(.012, .743)
     time = np.arange(2_000)
     phi = np.stack([(-1.0) ** time, (-1.0) ** (time // 50)], axis=1)
-    prior = preferences.slow_prior(phi, np.zeros(2_000, np.intp))
+    prior = preferences.smooth_prior(phi, np.zeros(2_000, np.intp))
     assert prior is not None
-    assert prior[1, 1] > 100 * abs(prior[0, 0])
-    assert preferences.slow_prior(phi, np.arange(2_000)) is None  # no segment within an episode
+    assert prior[1, 1] == pytest.approx(60 * prior[0, 0], rel=0.1)
+    assert preferences.smooth_prior(phi, np.arange(2_000)) is None  # no segment within an episode
 
 
 def test_twenty_answers_reach_nine_tenths_of_what_the_reward_itself_gives(grid: library.Run):
@@ -69,21 +80,26 @@ def test_twenty_answers_reach_nine_tenths_of_what_the_reward_itself_gives(grid: 
 
 
 def answered(run: library.Run, recorded: Any, reward: Any, count: int = 20) -> library.Task:
-    """The task of a teacher that knows the reward and passes where two segments return the same."""
-    length, pairs = preferences.SEGMENT, []
+    """The task of a teacher that knows the reward and says where two segments return the same."""
+    length, pairs, better = preferences.SEGMENT, [], 0
     candidates = preferences.starts(recorded.episode)
     prior = preferences.prior_of(run.agent, recorded.phi, recorded.episode)
-    for seed in range(200):
-        sums = [[recorded.phi[at].sum(axis=0) for at in pair] for pair in pairs]
-        known = np.array([a - b for a, b in sums], dtype=np.float64)
-        starts = preferences.next_pair(recorded.phi, candidates, known, seed, prior=prior)
-        a, b = (slice(start, start + length) for start in starts)
-        returns = [reward[recorded.reached[at]].sum() for at in (a, b)]
-        if returns[0] != returns[1]:
-            pairs.append((a, b) if returns[0] > returns[1] else (b, a))
-        if len(pairs) == count:
+    known, gaps = None, {True: np.zeros((0, run.agent.task_size))}
+    gaps[False] = gaps[True]
+    for seed in range(100):
+        starts = preferences.next_pair(recorded.phi, candidates, known, seed)
+        spans = [(start, start + length) for start in starts]
+        returns = [reward[recorded.reached[a:b]].sum() for a, b in spans]
+        spans = spans if returns[0] >= returns[1] else spans[::-1]
+        is_equal = returns[0] == returns[1]
+        pairs.append([recorded.reached[a:b] for a, b in spans] + ["equal"] * int(is_equal))
+        sums = preferences.segment_sums(recorded.phi, spans)
+        gaps[is_equal] = np.vstack([gaps[is_equal], sums[0] - sums[1]])
+        known = preferences.fit(gaps[False], gaps[True], prior)
+        better += not is_equal
+        if better == count:
             break
-    return run.infer(preferences=[[recorded.reached[at] for at in pair] for pair in pairs])
+    return run.infer(preferences=pairs)
 
 
 def test_segments_are_ranges_of_the_recording_or_observations(cart: library.Run):
@@ -106,7 +122,9 @@ def test_segments_are_ranges_of_the_recording_or_observations(cart: library.Run)
         ([((0, 5), (396, 401))], "<= 400"),
         ([((0, 5),)], "Preference 0 is no pair"),
         ([((0, 5), (0, 5))], "same features"),
-        (["ab"], "segment is no array of observations"),
+        (["ab"], "Preference 0 is no pair"),
+        ([((0, 5), (9, 14), "same")], 'two that are as good are \\(one, other, "equal"\\)'),
+        ([((0, 5), (9, 14), "equal")], "say of one which is better"),
     ],
 )
 def test_what_is_no_preference_is_refused_in_one_sentence(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -177,14 +177,14 @@ class IdentityTorso(nn.Module):
         return observation
 
 
-def new_features(centred: bool) -> DeepFeatures:
+def new_features(centre: Literal["latest", "batch"] | None) -> DeepFeatures:
     torch.manual_seed(0)
-    return DeepFeatures(IdentityTorso(), FEATURES, centred)
+    return DeepFeatures(IdentityTorso(), FEATURES, centre)
 
 
-@pytest.mark.parametrize("centred", [False, True])
-def test_phi_has_unit_length(centred: bool):
-    phi, said = new_features(centred), torch.randn(7, 3, 6)
+@pytest.mark.parametrize("centre", [None, "latest", "batch"])
+def test_phi_has_unit_length(centre: Literal["latest", "batch"] | None):
+    phi, said = new_features(centre), torch.randn(7, 3, 6)
     torch.testing.assert_close(phi(said).norm(dim=-1), torch.ones(7, 3))
     with torch.no_grad():
         torch.testing.assert_close(phi(said).norm(dim=-1), torch.ones(7, 3))
@@ -192,19 +192,43 @@ def test_phi_has_unit_length(centred: bool):
 
 def test_centred_features_ignore_what_all_images_of_a_batch_share():
     said, shared = torch.randn(7, 3, 6), 10 * torch.randn(6)
-    centred, plain = new_features(True), new_features(False)
-    torch.testing.assert_close(centred(said + shared), centred(said), rtol=1e-4, atol=1e-4)
+    for centre in ("latest", "batch"):
+        same, moved = new_features(centre), new_features(centre)
+        torch.testing.assert_close(moved(said + shared), same(said), rtol=1e-4, atol=1e-4)
+    plain = new_features(None)
     assert (plain(said + shared) - plain(said)).abs().max() > 0.1
 
 
+def test_random_features_keep_the_centre_of_the_first_batch_for_all_uses():
+    phi = new_features("latest").requires_grad_(False)
+    first, later = torch.randn(7, 3, 6), 5 + torch.randn(4, 3, 6)
+    with torch.no_grad():
+        phi(later)  # acting before the first update sets nothing
+    expected = sphere.normalise((later - first.mean(dim=(0, 1))) @ phi.readout.weight.T)
+    phi(first)
+    torch.testing.assert_close(phi(later), expected)
+    with torch.inference_mode():
+        torch.testing.assert_close(phi(later[0, :1]), expected[0, :1])
+    torch.testing.assert_close(phi.mean, first.mean(dim=(0, 1)))
+
+
+def test_learned_features_are_the_same_for_learning_and_for_regression_right_after():
+    phi = new_features("latest")
+    for _ in range(2):
+        batch = 5 * torch.randn(()) + torch.randn(7, 3, 6)
+        learnt = phi(batch)
+        with torch.inference_mode():
+            torch.testing.assert_close(phi(batch), learnt)
+
+
 def test_learning_subtracts_the_mean_of_the_batch():
-    phi, said = new_features(True), torch.randn(7, 3, 6)
+    phi, said = new_features("batch"), torch.randn(7, 3, 6)
     expected = sphere.normalise((said - said.mean(dim=(0, 1))) @ phi.readout.weight.T)
     torch.testing.assert_close(phi(said), expected)
 
 
 def test_acting_subtracts_the_running_mean_without_changing_it():
-    phi, said = new_features(True), torch.randn(7, 3, 6)
+    phi, said = new_features("batch"), torch.randn(7, 3, 6)
     assert phi.mean is not None
     phi.mean.copy_(torch.arange(6.0))
     for context in (torch.no_grad(), torch.inference_mode()):
@@ -217,7 +241,7 @@ def test_acting_subtracts_the_running_mean_without_changing_it():
 
 def test_the_running_mean_moves_by_a_hundredth():
     # 0 -> 0.01 * 5 = 0.05 -> 0.99 * 0.05 + 0.01 * 5 = 0.0995
-    phi = new_features(True)
+    phi = new_features("batch")
     for expected in (0.05, 0.0995):
         phi(torch.full((4, 6), 5.0))
         assert phi.mean is not None
@@ -226,15 +250,16 @@ def test_the_running_mean_moves_by_a_hundredth():
 
 def test_gradients_flow_through_the_batch_mean():
     # Adding one vector to all inputs changes nothing, so the gradients of a batch sum to 0.
-    phi, said = new_features(True), torch.randn(7, 3, 6, requires_grad=True)
+    phi, said = new_features("batch"), torch.randn(7, 3, 6, requires_grad=True)
     (phi(said) * torch.randn(7, 3, FEATURES)).sum().backward()
     assert said.grad is not None
     assert said.grad.abs().max() > 0.01
     torch.testing.assert_close(said.grad.sum(dim=(0, 1)), torch.zeros(6), rtol=0, atol=1e-4)
 
 
-def test_the_running_mean_is_part_of_the_state():
-    fields = {"torso": "nips", "centred_features": True}
+@pytest.mark.parametrize("centre", ["latest", "batch"])
+def test_the_centre_is_part_of_the_state(centre: str):
+    fields = {"torso": "nips", "centred_features": True, "feature_centre": centre}
     config = configuration.replace(RunConfig(), **fields)
     spec = EnvSpec(Box(0, 255, (4, 20, 20), np.uint8), num_actions=3)
     assert "phi.mean" in Visr(config.agent, spec).state_dict()

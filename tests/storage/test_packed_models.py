@@ -178,9 +178,16 @@ def test_a_strangers_file_is_read_strictly(packed: visr.Run, damage: Any, words:
     ("tensors", "words"),
     [
         ({"phi.more": torch.zeros(3)}, "does not fit"),
-        ({"phi.more": torch.full((2,), torch.nan)}, "phi.more holds no finite numbers"),
+        ({"phi.more": torch.full((2,), torch.nan)}, "phi.more holds NaN or infinity"),
         ({"phi.more": torch.zeros(3, dtype=torch.int64)}, "does not fit"),
         ({"phi.more": torch.zeros(3, 3, dtype=torch.int8)}, "phi.more has no scale for each row"),
+        (
+            {
+                "phi.more": torch.full((1, 1), 127, dtype=torch.int8),
+                "phi.more.scale_of_rows": torch.full((1, 1), 3e38),
+            },
+            "phi.more is too large",
+        ),
     ],
 )
 def test_tensors_that_do_not_fit_are_refused(

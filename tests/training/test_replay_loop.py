@@ -12,9 +12,11 @@ from visr import config as configuration
 from visr import pretraining
 from visr.config import RunConfig, presets
 from visr.errors import Stopped
+from visr.networks.successor import SuccessorFeatures
 from visr.training.driver import Status
 from visr.training.recorded_steps import RecordedSteps
 from visr.training.replay_loop import ReplayLoop
+from visr.types import Pursuit
 
 SMALL = {"num_envs": 8, "unroll_length": 16, "num_updates": 24, "log_every": 512}
 
@@ -72,8 +74,55 @@ def test_a_stopped_run_resumes_to_the_same_bytes(config: RunConfig, tmp_path: Pa
 
     with pytest.raises((Interrupt, Stopped)):
         pretraining.start(tmp_path / "stopped", config, stop)
-    pretraining.resume(tmp_path / "stopped")
+    pretraining.resume(tmp_path / "stopped", num_processes=2)  # it goes on in a child process
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_the_number_of_processes_changes_nothing(tmp_path: Path):
+    config = configuration.replace(POLE, num_actor_groups=2)
+    runs = {n: pretraining.start(tmp_path / str(n), replace(config, n)) for n in (1, 3)}
+    alone, shared = (files(run.path) for run in runs.values())
+    assert alone.pop("config.json") != shared.pop("config.json")  # it says how many
+    assert alone == shared
+
+
+def replace(config: RunConfig, num_processes: int) -> RunConfig:
+    return configuration.replace(config, num_processes=num_processes)
+
+
+def test_a_round_acts_with_the_weights_of_its_start_and_learns_meanwhile():
+    loop = ReplayLoop(configuration.replace(POLE, warmup_steps=0))
+    begun = []
+    (pool,) = loop.actor_pools
+    begin = pool.begin
+
+    def noted(psi: SuccessorFeatures, pursuit: Pursuit | None = None) -> None:
+        begun.append((loop.num_updates, loop.recorded.buffer.num_added))
+        begin(psi, pursuit)
+
+    pool.begin = noted
+    updates = [current.num_updates for current in loop.rounds()]
+    loop.close()
+    # 32 rounds of 8 unrolls; the last one only learns
+    assert begun == [(made, 8 * k) for k, made in enumerate([0, *updates[:-2]])]
+    assert len(begun) == 32
+    assert updates[0] == 0
+    assert updates[-1] == loop.num_updates == 24
+
+
+def test_a_checkpoint_of_an_older_version_goes_on():
+    loop = ReplayLoop(POLE)
+    for _ in zip(range(5), loop.rounds(), strict=False):
+        pass
+    tensors, counts = loop.state()
+    loop.close()
+    older = {name.replace("actor0.", "actor."): tensor for name, tensor in tensors.items()}
+    del counts["num_collected"]
+    again = ReplayLoop(POLE)
+    again.load_state(older, counts)
+    state, _ = again.state()
+    again.close()
+    assert torch.equal(state["actor0.generator"], tensors["actor0.generator"])
 
 
 def test_each_stage_starts_psi_with_new_weights():
@@ -89,15 +138,39 @@ def test_each_stage_starts_psi_with_new_weights():
     assert loop.num_updates == 90
 
 
+@pytest.mark.parametrize(
+    ("game", "planes", "megabytes"),
+    [
+        ("Asterix", 4, 72.1),
+        ("Breakout", 4, 72.1),
+        ("Freeway", 7, 111.0),
+        ("Seaquest", 10, 148.9),
+        ("SpaceInvaders", 6, 97.7),
+    ],
+)
+def test_a_million_steps_of_minatar_take_less_than_150_megabytes(
+    game: str, planes: int, megabytes: float
+):
+    pytest.importorskip("minatar")
+    config = configuration.replace(presets.get("replay-minatar"), env=f"MinAtar/{game}-v1")
+    loop = ReplayLoop(config)  # memory that nothing is written to is not taken
+    loop.close()
+    rows = loop.recorded.buffer.storage
+    assert loop.recorded.max_steps == 1_000_000
+    # per step: bits of planes x 100 cells, 41 observations per 40 steps; action 4, reward 4, three flags;
+    # per unroll of 40 steps: w 96 x 4, the previous action 8
+    per_step = -(-planes * 100 // 8) * 41 / 40 + 11 + (96 * 4 + 8) / 40
+    assert sum(x.numel() * x.element_size() for x in rows) == pytest.approx(1e6 * per_step)
+    assert per_step == pytest.approx(megabytes, abs=0.1)
+    assert per_step < 150
+
+
 def test_planes_take_one_bit_a_cell_in_the_replay_buffer():
     pytest.importorskip("minatar")
     loop = ReplayLoop(BREAKOUT)
     next(loop.rounds())
     stored = loop.recorded.buffer.storage.observation
     assert stored.shape[2:] == (50,)  # 4 planes of 10 x 10 cells
-    per_step = sum(x.numel() * x.element_size() for x in loop.recorded.buffer.storage)
-    per_step /= loop.recorded.max_steps
-    assert per_step < 150  # so that 1M steps take less than 150 MB
     unroll = loop.recorded.sample(torch.Generator().manual_seed(0))
     assert unroll.observation.shape[2:] == (4, 10, 10)
     assert set(np.unique(unroll.observation)) == {0, 1}
@@ -106,7 +179,9 @@ def test_planes_take_one_bit_a_cell_in_the_replay_buffer():
 
 def test_n_step_cumulants_stop_where_the_episode_ends():
     loop = ReplayLoop(configuration.replace(GRID, n_step=3, gamma=0.5))
-    unroll = loop.actor.explore(loop.practice.w, loop.practice.epsilon)
+    (pool,) = loop.actor_pools
+    pool.begin(loop.agent.psi, loop.practice.pursuit)
+    (unroll,) = pool.collect()
     ended = torch.zeros_like(unroll.terminated)
     ended[1::2] = True  # every second step ends an episode
     recorded = RecordedSteps(4_096, unroll, loop.agent.spec.observation_space)

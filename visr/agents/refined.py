@@ -11,6 +11,8 @@ from torch import Generator, Tensor, nn
 
 from visr.agents.base import BehaviourModel, Losses
 from visr.config.fields import InferenceConfig
+from visr.errors import short_repr
+from visr.networks.plane_trunk import PlaneTrunk
 from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import FoldedReadout
 from visr.types import EnvSpec, Transitions, Unroll
@@ -65,8 +67,15 @@ class RefinedAgent(BehaviourModel):
 def residual_of(spec: EnvSpec, weights: Mapping[str, NDArray]) -> ResidualValues:
     """The network with these weights; a ValueError if they do not fit."""
     residual = ResidualValues(spec)
+    for name, array in weights.items():
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise ValueError(
+                f"{short_repr(name)} holds NaN, infinity or other numbers than float32"
+            )
     try:
         residual.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
     except (RuntimeError, TypeError) as error:
         raise ValueError("its weights are those of another network") from error
+    if isinstance(residual.trunk, PlaneTrunk):
+        residual.trunk.check()
     return residual.requires_grad_(False)

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr import terminal
 from visr.agents.base import Agent
 from visr.cluster.queue import ClusterStats, QueuedUnrolls, UnrollQueue
 from visr.cluster.remote_actors import RemoteActors
 from visr.cluster.remote_learners import RemoteLearners
-from visr.cluster.supervisor import wait_for_any
+from visr.cluster.supervisor import wait_for, wait_for_any
 from visr.cluster.workers import Weights, arrays, load_weights, tensors
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.training.loop import Round, new_agent, steps_after, total_updates
 
-log = terminal.logger("visr.cluster")
-
 _TICK = 1.0
 """Longest time in seconds between two yields of the loop."""
-_REMIND_EVERY = 30.0
-"""Seconds between log lines while workers are missing."""
 
 
 class ClusterLoop:
@@ -242,7 +237,7 @@ class ClusterLoop:
             num_started = len(wait_for_any(pids, _TICK))
             return "a place for the learner" if num_started < len(pids) else ""
 
-        _wait_for(missing)
+        wait_for(missing)
         self.learners.prepare(pids)
 
     def _wait_for_actors(self) -> None:
@@ -254,16 +249,7 @@ class ClusterLoop:
             return f"{num_missing} of {self.actors.num_workers} actors" if num_missing else ""
 
         if self._is_synchronous:
-            _wait_for(missing)
-
-
-def _wait_for(missing: Callable[[], str]) -> None:
-    """Call `missing` until it returns an empty text; log the text from time to time."""
-    reminded = time.monotonic()
-    while text := missing():
-        if time.monotonic() - reminded > _REMIND_EVERY:
-            reminded = time.monotonic()
-            log.warning("Waiting for %s; `ray status` shows what is free.", text)
+            wait_for(missing)
 
 
 def _of(state: dict[str, NDArray], *prefixes: str) -> dict[str, NDArray]:

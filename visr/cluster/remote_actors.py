@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
+
+from numpy.typing import NDArray
 
 from visr.cluster.queue import ClusterStats, QueuedUnrolls
 from visr.cluster.supervisor import Supervisor, remote_class
@@ -91,18 +94,22 @@ class RemoteActors:
         wanted: int = _NO_LIMIT,
         capacity: int = _NO_LIMIT,
         num_steps: int = _NO_LIMIT,
+        pursuits: Mapping[int, list[NDArray]] | None = None,
     ) -> None:
         """Start free actors with these weights, up to `wanted` unrolls and the `capacity` of the queue.
 
+        With `pursuits`, which are the replay learner's, only the groups that it names.
         The online evaluation starts unless it has made more steps per environment than `num_steps` imply.
         """
         sized = list(zip(self.supervisors, self._sizes, strict=True))
         acting = sum(size for supervisor, size in sized if supervisor.is_busy)
-        for supervisor, size in sized:
+        for group, (supervisor, size) in enumerate(sized):
+            if pursuits is not None and group not in pursuits:
+                continue
             if supervisor.is_free and acting < wanted and acting + size <= capacity:
                 acting += size
                 unrolls, report = supervisor.handle.collect.options(num_returns=2).remote(
-                    weights.psi
+                    weights.psi, pursuits and pursuits[group]
                 )
                 request = (self._num_restarts, QueuedUnrolls(unrolls, size, weights.version))
                 supervisor.await_result(report, request)

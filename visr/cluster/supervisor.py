@@ -14,6 +14,8 @@ from visr.errors import UserError
 
 log = terminal.logger("visr.cluster")
 
+_REMIND_EVERY = 30.0
+"""Seconds between log lines while workers are missing."""
 _MAX_FAILURES = 3
 """Consecutive failures without a result before the run gives up."""
 
@@ -139,6 +141,15 @@ def reason(error: Exception) -> str:
     if isinstance(error, GetTimeoutError):
         return "no answer in time"
     return "its process or its node has gone"
+
+
+def wait_for(missing: Callable[[], str]) -> None:
+    """Call `missing` until it returns an empty text; log the text from time to time."""
+    reminded = time.monotonic()
+    while text := missing():
+        if time.monotonic() - reminded > _REMIND_EVERY:
+            reminded = time.monotonic()
+            log.warning("Waiting for %s; `ray status` shows what is free.", text)
 
 
 def wait_for_any(pending: list[Any], seconds: float) -> set[Any]:

@@ -24,11 +24,11 @@ from visr.agents.base import Agent
 from visr.config import RunConfig
 from visr.training import devices
 from visr.training.actor import Actor
-from visr.training.actor_pool import group_sizes
+from visr.training.actor_pool import group_sizes, new_actor
 from visr.training.learner import BatchQueue, within
 from visr.training.loop import new_agent, new_learner
 from visr.training.online_evaluation import OnlineEvaluation
-from visr.types import Unroll
+from visr.types import Pursuit, Unroll
 
 Arrays = dict[str, NDArray]
 
@@ -91,14 +91,17 @@ class ActorWorker(EnvWorker):
         agent = devices.prepared(
             agents.new(config.agent, envs.spec(config), config.replay), config.training
         )
-        self._part = self._actor = Actor(config, env, agent, self._seed)
+        self._part = self._actor = new_actor(config, env, agent, self._seed)
 
-    def collect(self, psi: Arrays) -> tuple[list[NDArray], dict[str, float]]:
+    def collect(
+        self, psi: Arrays, pursuit: list[NDArray] | None = None
+    ) -> tuple[list[NDArray], dict[str, float]]:
         """One unroll with these weights, and the seconds spent acting and waiting."""
         start = time.perf_counter()
         waited = start - self._free_since
         self._actor.psi.load_state_dict(tensors(psi))
-        unroll = self._actor.collect()
+        pursued = None if pursuit is None else Pursuit(*shared_tensors(pursuit))
+        unroll = self._actor.next_unroll(pursued)
         self._free_since = time.perf_counter()
         report = {"acted": self._free_since - start, "waited": waited}
         return [field.numpy() for field in unroll], report

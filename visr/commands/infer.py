@@ -47,7 +47,7 @@ class Options:
     """Which w becomes the task: least squares, ridge, centred, centred ridge, whitened, random search,
     smoothed search (searches need `env`), or best."""
     evaluate: bool = False
-    """Play episodes with the w of every method; `best` is then the one that returns most."""
+    """Play episodes with the w of every method; `best` is then the one that returns most, if they tell."""
     trials: int | None = None
     """With --evaluate: episodes of each method; by default 30, as in the paper."""
     name: str | None = None
@@ -79,6 +79,8 @@ def run(args: list[str]) -> int:
     chosen = options.parse(Options, args, "infer", may_be_negative=("--reward", "--goal", "--w"))
     options.check_range(chosen, ("trials", "episodes", "steps"), 1)
     options.check_range(chosen, ("seed",), 0)
+    if chosen.name is not None and not chosen.name.strip():
+        raise UserError("--name is empty; give the task a name, or leave it out.")
     given = [name for name in _PROMPTS if getattr(chosen, name) is not None]
     if len(given) != 1:
         raise UserError(
@@ -258,29 +260,31 @@ def _scored(
     chosen: Options,
     note: Callable[[str], None],
 ) -> tuple[Comparison, list[str]]:
-    """Play every method's w; the best is the one that returns most of the asked reward."""
+    """Play every method's w; the best is the one that returns most of the asked reward, if they tell."""
     if prompt.record().kind in ("demonstration", "preferences"):
         raise UserError(
             f"--evaluate compares returns of one reward, and {prompt.name} names none; `visr evaluate` "
             "measures the task."
         )
-    means, cut = {}, []
+    from visr.inference import explain
+
+    means, errors, cut = {}, {}, []
     for name, method in methods.items():
         task = loaded.inference.to_task(prompt, compared, name)
         if loaded.world is not None:
             found = loaded.evaluate_exactly(task)
-            means[name] = found.value
+            means[name], errors[name] = found.value, 0.0
             method |= {"mean_return": found.value, "fraction_of_optimal": found.fraction_of_optimal}
         else:
             settings = options.given(num_episodes=chosen.trials)
             played = loaded.evaluate_episodes(task, compare=False, **settings)
             cut, found = cut or evaluate.cut_remarks(played.policies), played.asked
-            means[name] = found.mean
+            means[name], errors[name] = found.mean, found.standard_error
             method |= {"mean_return": found.mean, "interval_of_mean": found.interval()}
             method["scores"] = list(found.returns)
         note(f"{name}: {means[name]:,.2f}")
-    best = max(means, key=lambda name: means[name])
-    trust = f"Trust {methods[best]['method']}: it returned most, {means[best]:,.2f}."
+    best, why = explain.best_played(means, errors, compared.best)
+    trust = f"Trust {methods[best]['method']}: {why}."
     known = [sentence for sentence in compared.words if not sentence.startswith("Trust ")]
     return dataclasses.replace(compared, best=best), [*known, *cut, trust]
 

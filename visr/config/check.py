@@ -147,7 +147,7 @@ def _problem_of_number(value: Any, kind: type, bound: Bound) -> str | None:
 
 def _check_batches(agent: AgentConfig, training: TrainingConfig) -> None:
     processes, groups = training.num_processes, training.num_actor_groups
-    if processes > groups:
+    if processes > groups + (agent.algorithm in REPLAY_LEARNERS):  # its first process only learns
         raise UserError(
             f"num_processes = {processes} is more than num_actor_groups = {groups}; every process acts "
             "for a group, so raise --num-actor-groups too."
@@ -203,6 +203,11 @@ def _check_sizes(config: RunConfig) -> None:
     states = grid.height * grid.width if config.is_grid else 1
     d, envs, batch = agent.num_features, training.num_envs, training.batch_size
     hidden, length, samples = agent.hidden_sizes, training.unroll_length, agent.gpi_samples
+    if agent.phi_layers > len(hidden):
+        raise UserError(
+            f"phi_layers = {agent.phi_layers} is more than the {len(hidden)} layers of hidden_sizes; give at "
+            f"most {len(hidden)}, or 0 for all."
+        )
     between = f"between {states:,} states and {d:,} features"
     largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
     array_sizes = {
@@ -229,7 +234,9 @@ def _check_sizes(config: RunConfig) -> None:
 def _check_replay_learner(config: RunConfig) -> None:
     default = RunConfig()
     for name in NOT_OF_REPLAY:
-        section = "agent" if hasattr(default.agent, name) else "training"
+        section = next(
+            s for s in ("agent", "training", "cluster") if hasattr(getattr(default, s), name)
+        )
         value, usual = (getattr(getattr(c, section), name) for c in (config, default))
         if value != usual:
             raise UserError(
@@ -269,6 +276,13 @@ def _check_dataset(config: RunConfig) -> None:
         raise UserError(
             f"algorithm = {config.agent.algorithm!r} learns from steps of its own and not from dataset = "
             f"{short_repr(config.replay.dataset)}; the replay learner does."
+        )
+    training = config.training
+    if config.replay.dataset and max(training.num_processes, training.num_actor_groups) > 1:
+        raise UserError(
+            f"num_processes = {training.num_processes} and num_actor_groups = {training.num_actor_groups} "
+            f"have no effect with dataset = {short_repr(config.replay.dataset)}, as nothing acts; leave "
+            "them out."
         )
 
 

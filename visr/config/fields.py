@@ -49,6 +49,8 @@ class GridConfig:
     """Walls: none, or the classic four rooms joined by four doors."""
     max_episode_steps: Count = 0
     """Steps before a time-out, which moves the agent to a new start; 0 for no time-out."""
+    same_starts: bool = False
+    """After a time-out each environment returns to its own first cell, as in the authors' notebook."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +129,16 @@ class AgentConfig:
     """psi's memory; `auto`: an LSTM of 256 units after an image torso, none after an MLP. phi has none."""
     hidden_sizes: tuple[Size, ...] = (100, 100)
     """Hidden layers of phi and of psi if the torso is an MLP."""
+    phi_layers: Count = 0
+    """How many of these layers phi has, counted from the first; 0 for all."""
     head_size: Size = 256
     """Hidden units of psi's MLP per cumulant, after an image torso or an LSTM."""
     normalise_observations: bool = True
     """Scale vector observations to mean 0 and standard deviation 1 by running statistics."""
     centred_features: bool = False
     """Subtract the mean output of phi's image torso, so that similar screens get different features."""
+    feature_centre: Literal["latest", "batch"] = "batch"
+    """The mean where phi does not learn: the latest batch's, fixed for random phi; or a running one."""
     gpi: bool = True
     """Act by generalised policy improvement over w and sampled neighbours; otherwise by w's own policy."""
     gpi_samples: Size = 10

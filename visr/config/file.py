@@ -21,6 +21,8 @@ def read(path: str | Path) -> dict[str, Any]:
     """The settings of a TOML or JSON file by name, in sections or without; `env` among them."""
     path = Path(path)
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ValueError("it is a pipe or a device")
         content = path.read_bytes()
         if len(content) > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST:,} bytes")

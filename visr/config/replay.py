@@ -56,10 +56,26 @@ class ReplayConfig:
 
 
 NOT_OF_REPLAY = (
-    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
-    *("head_size", "centred_features", "gpi_samples", "gpi_distribution", "gpi_kappa"),
+    *(
+        "features",
+        "cumulant",
+        "objective",
+        "bonus",
+        "task_distribution",
+        "core",
+        "hidden_sizes",
+        "phi_layers",
+    ),
+    *(
+        "head_size",
+        "centred_features",
+        "feature_centre",
+        "gpi_samples",
+        "gpi_distribution",
+        "gpi_kappa",
+    ),
     *("target_period", "phi_learning_rate", "phi_adam_epsilon", "phi_num_steps"),
-    *("learning_rate_decay", "batch_size", "num_processes", "num_actor_groups", "micro_batch"),
-    "num_rewarded_envs",
+    *("learning_rate_decay", "batch_size", "micro_batch", "num_rewarded_envs"),
+    *("max_staleness", "publish_every", "num_learners", "cpus_per_learner", "gpus_per_learner"),
 )
 """Settings of the paper's agent that a replay learner does not read."""

@@ -81,7 +81,8 @@ def _make(config: RunConfig, num_envs: int) -> VectorEnv:
         from visr.envs.grid.env import GridVectorEnv
 
         limit = config.grid.max_episode_steps
-        return GridVectorEnv(world, num_envs, max_episode_steps=limit)
+        again = config.grid.same_starts
+        return GridVectorEnv(world, num_envs, max_episode_steps=limit, same_starts=again)
     if config.env.startswith(MINATAR):
         from visr.envs.minatar import MinAtarGames
 

@@ -168,6 +168,8 @@ def unknown_env(id: str, known: Iterable[str]) -> str:
     if not near:  # a part of an id: grid
         near = sorted(name for name in names if _bare(name) == _bare(id.lower()))[:3]
     hint = "check its spelling and that its package is installed;"
+    if id.endswith(".py"):
+        hint = f"name the class in the file, {id}:Class;"
     if near:
         hint = f"did you mean {' or '.join(repr(names[name]) for name in near)}?"
     return (

@@ -55,6 +55,8 @@ def load(env: str) -> str | EnvSpec:
     if name in gymnasium.registry:
         return name
     made = getattr(loaded, name, None)
+    if inspect.isfunction(made):  # it may do anything, also if visr imported its module itself
+        _require_consent(module, _find(module) or _known_elsewhere(module), env)
     if _is_env_class(made) or inspect.isfunction(made):
         return EnvSpec(name, entry_point=made)  # pyright: ignore
     if not name.isidentifier():
@@ -100,12 +102,7 @@ def _import(module: str, env: str) -> ModuleType:
             f"The environment {env!r} needs the file {module!r}, which is not here; run visr in its "
             "directory, or give its path."
         )
-    if module not in _trusted() and (file is None or not consent.is_given(module, file)):
-        kind = "run the file" if is_file else "import the Python module"
-        raise UserError(
-            f"The environment {env!r} would {kind} {module!r}, which runs its code; if you trust it, set "
-            f"{TRUST}={module}{'' if is_file else ' or import it first'}."
-        )
+    _require_consent(module, file, env)
     trust(env)  # for child processes
     if file is not None and (place := str(_root(file))) not in sys.path:
         sys.path.append(place)  # last: nothing beside the file replaces an installed module
@@ -122,6 +119,22 @@ def _import(module: str, env: str) -> ModuleType:
         raise UserError(
             f"The {kind} {module!r} of the environment {env!r} could not be imported ({reason})."
         ) from error
+
+
+def _require_consent(module: str, file: Path | None, env: str) -> None:
+    """Refuse a module that the user neither named nor trained with."""
+    if module in _trusted() or (file is not None and consent.is_given(module, file)):
+        return
+    if module.endswith(".py"):
+        kind, way = "run the file", ""
+    elif module in sys.modules:
+        kind, way = "call a function of the Python module", ""
+    else:
+        kind, way = "import the Python module", " or import it first"
+    raise UserError(
+        f"The environment {env!r} would {kind} {module!r}, which runs its code; if you trust it, set "
+        f"{TRUST}={module}{way}."
+    )
 
 
 def _import_file(name: str, file: Path) -> ModuleType:

@@ -153,7 +153,7 @@ def evaluate(
 ) -> Evaluation:
     """The exact value of the task's greedy policy, for its true reward; without one, for phi . w."""
     represented = features(agent, world) @ task.w
-    reward = represented if task.reward is None else _true_reward(task.reward, task, world)
+    reward = represented if task.reward is None else task.reward
     policy = actions(agent, world, task.w[None], gpi)[0]
     values = dynamic_programming.policy_values(world.transitions, policy, reward, gamma)
     fraction = dynamic_programming.fraction_of_optimal(
@@ -175,15 +175,6 @@ def evaluate(
             world.transitions, reward, world.start, gamma
         ),
     )
-
-
-def _true_reward(reward: Floats, task: Task, world: GridWorld) -> Floats:
-    if reward.shape != (world.num_states,):
-        raise UserError(
-            f"The task `{task.name}` has a reward over {len(reward)} states and this world has "
-            f"{world.num_states}; infer it with this run."
-        )
-    return reward
 
 
 def snapshot(agent: BehaviourModel, world: GridWorld) -> GridSnapshot:

@@ -29,7 +29,7 @@ _MAX_FIELDS = 6
 """Most numbers of an observation that are plotted."""
 
 Answers = NDArray[np.intp]
-"""[N, 2], first steps of the better and of the worse segment."""
+"""[N, 3], first steps of the better and of the worse segment; 1 where both are as good, else 0."""
 
 
 class Questions:
@@ -82,26 +82,27 @@ class Questions:
 
     def next(self, answers: Answers, number: int) -> dict[str, Any]:
         """The pair to compare after these answers, as first steps and films."""
-        found, recorded = self.prompt(answers) if len(answers) else None, self.recorded
-        known = np.zeros((0, 0)) if found is None else found.better - found.worse
+        recorded, known = self.recorded, self.prompt(answers).posterior() if len(answers) else None
         starts = preferences.starts(recorded.episode)
-        pair = preferences.next_pair(recorded.phi, starts, known, number, prior=self._prior)
+        pair = preferences.next_pair(recorded.phi, starts, known, number)
         return {"pair": pair, "num_steps": SEGMENT, "films": self._shown(pair)}
 
     def prompt(self, answers: Answers) -> Preferences:
         """The prompt that the answers are."""
-        phi = self.recorded.phi
-        if answers.min() < 0 or answers.max() > len(phi) - SEGMENT:
+        phi, at = self.recorded.phi, answers[:, :2]
+        if at.min() < 0 or at.max() > len(phi) - SEGMENT:
             raise UserError(
                 f"An answer names a step that is not recorded: segments start from 0 to {len(phi) - SEGMENT}."
             )
-        better, worse = (
-            preferences.segment_sums(phi, np.stack([at, at + SEGMENT], axis=1).tolist())
-            for at in answers.T
-        )
+        sums = preferences.segment_sums(phi, [(i, i + SEGMENT) for i in at.ravel().tolist()])
+        first, second, is_equal = sums[::2], sums[1::2], answers[:, 2] != 0
         count = len(answers)
         return Preferences(
-            f"{count} preference{'s' if count > 1 else ''}", better, worse, self._prior
+            f"{count} preference{'s' if count > 1 else ''}",
+            first[~is_equal],
+            second[~is_equal],
+            (first - second)[is_equal],
+            self._prior,
         )
 
     def _shown(self, pair: Sequence[int]) -> list[dict[str, Any]]:
@@ -144,5 +145,8 @@ def _strip(frames: Sequence[Picture]) -> dict[str, Any]:
 
 def lines(answers: Answers) -> list[str]:
     """Python that gives the same answers."""
-    pairs = [((b, b + SEGMENT), (w, w + SEGMENT)) for b, w in answers.tolist()]
+    pairs = [
+        ((a, a + SEGMENT), (b, b + SEGMENT), *(["equal"] if is_equal else []))
+        for a, b, is_equal in answers.tolist()
+    ]
     return [f"preferences = {pairs!r}", "task = run.infer(preferences=preferences)"]

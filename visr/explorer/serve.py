@@ -46,7 +46,7 @@ class Server:
         guarded = app.build(self.explored, token=self.token, host=host, stop=self.stop)
         config = uvicorn.Config(
             guarded,
-            log_level="error",
+            log_level="critical",
             access_log=False,
             http=protocols.http_protocol(guarded.has_token),
             ws=protocols.WebSocketProtocol,

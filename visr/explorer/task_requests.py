@@ -198,8 +198,8 @@ class TaskRequests:
         return self._inferred(Demonstration(name, states, known), lines)
 
     def _preferences(self, request: RequestFields) -> RequestedTask:
-        """Answers to the page's questions: first steps of the better and of the worse segment."""
-        answers = request.rows("answers", 2, questions.MAX_ANSWERS).astype(np.intp)
+        """Answers to the page's questions."""
+        answers = request.rows("answers", 3, questions.MAX_ANSWERS).astype(np.intp)
         lines = questions.lines(answers) if self.questions.is_kept else None
         return self._inferred(self.questions.prompt(answers), lines)
 

@@ -15,6 +15,7 @@ from visr.agents.base import BehaviourModel
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import move_average, n_step
 from visr.networks.residual import ResidualValues
+from visr.training.learner import load_moments, moments, within
 
 RATE = 1e-3
 _BATCH, _TARGET_RATE, _MAX_GRADIENT_NORM = 512, 0.05, 10.0
@@ -37,6 +38,14 @@ class OfflineLearner(Protocol):
 
     def residual(self) -> ResidualValues:
         """A copy of the residual."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What later updates depend on."""
+        ...
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`; a ValueError if a tensor cannot be used."""
         ...
 
 
@@ -96,6 +105,23 @@ class NetworkLearner:
     def residual(self) -> ResidualValues:
         """A copy of the averaged weights."""
         return copy.deepcopy(self._target)
+
+    def state(self) -> dict[str, Tensor]:
+        """Both networks, the optimiser's moments and the random draws to come."""
+        found = {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        for name, network in (("network.", self._network), ("target.", self._target)):
+            found |= {name + k: v for k, v in network.state_dict().items()}
+        return found | {"rng": self._rng.get_state()}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`."""
+        try:
+            self._network.load_state_dict(within(tensors, "network."))
+            self._target.load_state_dict(within(tensors, "target."))
+            load_moments(self._optimiser, within(tensors, "adam."))
+            self._rng.set_state(tensors["rng"])
+        except (KeyError, RuntimeError, TypeError) as error:
+            raise ValueError("its networks are others") from error
 
 
 class BaseValues:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 from torch import Tensor
 
 from visr.agents.base import BehaviourModel
@@ -25,6 +26,7 @@ from visr.finetuning.reward_labels import Labels
 from visr.finetuning.table import TableEvaluation, TableLearner, TableModel
 from visr.networks.residual import ResidualValues
 from visr.ops import derived_seed
+from visr.storage import schema
 from visr.storage.records.refinement import Refinement
 from visr.storage.records.task import Task
 from visr.types import Transitions
@@ -101,9 +103,10 @@ class Refiner:
         gpi: bool,
         seed: int = 0,
         start: ResidualValues | None = None,
+        learner: Mapping[str, NDArray] | None = None,
         started: float | None = None,
     ) -> None:
-        """`gpi`: whether the given policy acts by GPI; `start`: an earlier result to continue from."""
+        """`gpi`: whether the given policy acts by GPI; `start`, `learner`: an earlier result to continue."""
         self._started = time.perf_counter() if started is None else started
         require(agent, steps, reward)
         self._agent, self._w, self._gpi = agent, w.to(agent.device), gpi
@@ -118,6 +121,12 @@ class Refiner:
         self.best = start
         """The residual of the best policy; None while it is the given one."""
         self.num_updates = 0
+        self._best_actions = None if start is None else self._learner.actions(self._evaluation.rows)
+        if learner:
+            with schema.refusing(
+                "The refinement does not fit this run", "refine it again without resume"
+            ):
+                self._learner.load_state({k: torch.tensor(v) for k, v in learner.items()})
 
     def _sampled_steps(self) -> Transitions:
         """Some steps, for statistics."""
@@ -188,8 +197,8 @@ class Refiner:
         size = _SWEEPS if isinstance(self._learner, TableLearner) else _UPDATES
         evaluation, rows = self._evaluation, self._evaluation.rows
         policies = dict.fromkeys(POLICIES, self._given_actions())
-        if self.best is not None:
-            policies["best"] = policies["candidate"] = self._learner.actions(rows)
+        if self._best_actions is not None:
+            policies["best"] = policies["candidate"] = self._best_actions
         evaluation.update(4 * size, policies)
         waited, is_slow = 0, False
         progress = limit.progress(0, 0.0)  # the first slice is always made
@@ -209,6 +218,11 @@ class Refiner:
             if self._learner.is_converged or (is_done and limit.is_open):
                 return
             progress = limit.progress(self.num_updates, self._seconds)
+
+    @property
+    def state(self) -> dict[str, NDArray]:
+        """The learner's state, ready to be stored."""
+        return {k: v.detach().cpu().numpy().copy() for k, v in self._learner.state().items()}
 
     @property
     def _seconds(self) -> float:
@@ -281,6 +295,7 @@ def refining(
     gpi: bool,
     seed: int = 0,
     start: ResidualValues | None = None,
+    learner: Mapping[str, NDArray] | None = None,
     started: float | None = None,
 ) -> Iterator[Task]:
     """The task with its best policy so far and what is known about it, after every slice.
@@ -288,10 +303,10 @@ def refining(
     At least one slice is made, whatever the limit.
     """
     w = torch.as_tensor(task.w, dtype=torch.float32)
-    refiner = Refiner(
-        agent, w, steps, labels.reward, gpi=gpi, seed=seed, start=start, started=started
-    )
-    earlier = 0 if start is None or task.refinement is None else task.refinement.num_updates
+    continued = {"start": start, "learner": learner, "started": started}
+    refiner = Refiner(agent, w, steps, labels.reward, gpi=gpi, seed=seed, **continued)
+    is_continued = task.refinement is not None and (start is not None or learner)
+    earlier = task.refinement.num_updates if is_continued else 0  # pyright: ignore
     for now in refiner.slices(limit):
         best = {} if refiner.best is None else refiner.best.state_dict()
         found = Refinement(
@@ -310,6 +325,7 @@ def refining(
             is_done=now.is_done,
             reward_r_squared=labels.r_squared,
             weights={name: tensor.detach().cpu().numpy() for name, tensor in best.items()},
+            learner=refiner.state,
         )
         yield dataclasses.replace(task, refinement=found)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Adam
 
@@ -25,7 +26,7 @@ _UPDATES, _BATCH, _RATE = 1_500, 256, 1e-3
 _HELD_OUT = 0.1
 _NEGLIGIBLE = 0.1
 """Predictions below this share of the smallest reward seen become 0: small errors of many steps add up."""
-_AT_ONCE = 4_096
+_AT_ONCE, _HIDDEN = 4_096, 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,59 +65,82 @@ def of_steps(
     collect.collect_rewarded(
         agent, config, num_episodes=num_episodes, num_steps=most, seed=seed, on_step=kept.append
     )
-    clip = config.inference.clip_rewards
-    columns = list(zip(*kept, strict=True))[:5]  # all but the ends of episodes
-    episode, before, action, after, reward = (
-        torch.from_numpy(np.concatenate(column)) for column in columns
-    )
-    reward = reward.float().clamp(-1, 1) if clip else reward.float()
+    inputs, model = _events_model(agent, seed) or _observations_model(agent, seed)
+    columns = (None if x[0] is None else np.concatenate(x) for x in zip(*kept, strict=True))
+    played = EpisodeSteps(*columns)  # pyright: ignore[reportArgumentType]
+    seen, reward = inputs(played), torch.from_numpy(played.reward).float()
+    reward = reward.clamp(-1, 1) if config.inference.clip_rewards else reward
     if not bool(reward.any()):
         raise UserError(
             f"There was no reward in {len(reward):,} steps of the environment, so there is nothing to refine "
             "for; give more rewarded steps, or train longer."
         )
-    return _modelled(steps, agent, (before, action, after), reward, episode, seed)
-
-
-def _modelled(
-    steps: OfflineSteps,
-    agent: BehaviourModel,
-    seen: tuple[Tensor, Tensor, Tensor],
-    reward: Tensor,
-    episode: Tensor,
-    seed: int,
-) -> Labels:
-    """Train a model of r(s, a, s') on rewarded steps, and predict the rewards of recorded ones."""
     rng = torch.Generator().manual_seed(derived_seed(seed, 10))
+    held = _held_out(torch.from_numpy(played.episode), rng)
+    _train(model, [x[~held] for x in seen], reward[~held], rng)
+    sizes = reward[reward != 0].abs()
+    least, most = float(sizes.min()), float(sizes.max())
+
+    @torch.no_grad()
+    def predicted(x: Sequence[Tensor]) -> Tensor:
+        found = torch.cat(
+            [model(*part) for part in zip(*(y.split(_AT_ONCE) for y in x), strict=True)]
+        )
+        return functional.hardshrink(found, _NEGLIGIBLE * least).clamp(-most, most)
+
+    known = reward[held]
+    error = (predicted([x[held] for x in seen]) - known).square().sum()
+    spread = (known - known.mean()).square().sum()
+    labels = torch.zeros(len(steps))
+    for part, chunk in steps.chunks():
+        labels[part] = predicted(inputs(chunk))
+    return Labels(labels, float(1 - error / spread) if float(spread) else None)
+
+
+Inputs = Callable[[EpisodeSteps], list[Tensor]]
+
+
+def _observations_model(agent: BehaviourModel, seed: int) -> tuple[Inputs, nn.Module]:
+    """r(s, a, s') from the observations."""
+
+    def inputs(steps: EpisodeSteps) -> list[Tensor]:
+        arrays = (steps.observation, steps.action, steps.next_observation)
+        return [torch.from_numpy(array) for array in arrays]
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(seed, 11))
+        return inputs, RewardModel(agent.spec)
+
+
+def _events_model(agent: BehaviourModel, seed: int) -> tuple[Inputs, nn.Module] | None:
+    """r of the events that the agent counts in a step, and of the action; None if it counts none."""
+    if not agent.features_of_pairs:
+        return None
+    num_actions = agent.spec.num_actions
+
+    def inputs(steps: EpisodeSteps) -> list[Tensor]:
+        events = torch.from_numpy(collect.step_features(agent, steps))
+        action = functional.one_hot(torch.from_numpy(steps.action).long(), num_actions)
+        return [torch.cat([events, action.float()], dim=1)]
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derived_seed(seed, 11))
+        size = agent.task_size + num_actions
+        layers = (nn.Linear(size, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, _HIDDEN), nn.ReLU())
+        return inputs, nn.Sequential(*layers, nn.Linear(_HIDDEN, 1), nn.Flatten(0))
+
+
+def _held_out(episode: Tensor, rng: torch.Generator) -> Tensor:
+    """[N] bool: a tenth of the episodes, or the last tenth of one."""
     _, number = episode.unique(return_inverse=True)
     order = torch.randperm(int(number.max()) + 1, generator=rng)
     held = order[number] < max(1, round(_HELD_OUT * len(order)))
     if bool(held.all()):
-        held = torch.arange(len(reward)) >= (1 - _HELD_OUT) * len(reward)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(derived_seed(seed, 11))
-        model = RewardModel(agent.spec)
-    _train(model, [x[~held] for x in seen], reward[~held], rng)
-    sizes = reward[reward != 0].abs()
-    bounds = (float(sizes.min()), float(sizes.max()))
-
-    @torch.no_grad()
-    def predicted(before: Tensor, action: Tensor, after: Tensor) -> Tensor:
-        parts = zip(*(x.split(_AT_ONCE) for x in (before, action, after)), strict=True)
-        found = torch.cat([model(*part) for part in parts])
-        return functional.hardshrink(found, _NEGLIGIBLE * bounds[0]).clamp(-bounds[1], bounds[1])
-
-    known = reward[held]
-    error = (predicted(*(x[held] for x in seen)) - known).square().sum()
-    spread = (known - known.mean()).square().sum()
-    labels = torch.zeros(len(steps))
-    for part, chunk in steps.chunks():
-        arrays = (chunk.observation, chunk.action, chunk.next_observation)
-        labels[part] = predicted(*map(torch.from_numpy, arrays))
-    return Labels(labels, float(1 - error / spread) if float(spread) else None)
+        held = torch.arange(len(episode)) >= (1 - _HELD_OUT) * len(episode)
+    return held
 
 
-def _train(model: RewardModel, seen: list[Tensor], reward: Tensor, rng: torch.Generator) -> None:
+def _train(model: nn.Module, seen: list[Tensor], reward: Tensor, rng: torch.Generator) -> None:
     """Squared error; half of every batch has a reward, with weights that undo this preference."""
     optimiser = Adam(model.parameters(), lr=_RATE, fused=True)
     rewarded = torch.nonzero(reward)[:, 0]

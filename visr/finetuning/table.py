@@ -153,3 +153,14 @@ class TableLearner:
         assert isinstance(found.readout, nn.Embedding)
         found.readout.weight.copy_((self._values() - self._base) / found.scale)
         return found
+
+    def state(self) -> dict[str, Tensor]:
+        """Q of every state and action."""
+        return {"q": self._q}
+
+    def load_state(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `state`."""
+        found = tensors.get("q")
+        if found is None or found.shape != self._q.shape:
+            raise ValueError("its table has other states or actions")
+        self._q = found.float()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,4 +75,25 @@ def _trust(method: str, validation: Validation, is_random_search: bool) -> str:
     return (
         f"Trust {method}: it predicts held-out episodes best (R^2 {validation.r_squared:.2f}) and is "
         f"{steady} under resampling (mean cosine {cosine:.2f})."
+    )
+
+
+def best_played(
+    means: dict[str, float], errors: dict[str, float | None], before: str
+) -> tuple[str, str]:
+    """The method with the highest mean return, and why; `before`, unless its return is lower.
+
+    It is lower if the difference exceeds two standard errors, which a single episode does not have.
+    """
+    highest = max(means.values())
+    lead = highest - means[before]
+    if lead == 0:
+        return before, f"it returned most, {highest:,.2f}"
+    most = max(means, key=lambda name: means[name])
+    both = [errors[most], errors[before]]
+    if lead > 2 * math.hypot(*(math.inf if error is None else error for error in both)):
+        return most, f"it returned most, {highest:,.2f}"
+    return before, (
+        f"the episodes do not tell its return, {means[before]:,.2f}, from the highest, {highest:,.2f} "
+        f"({most}), which was not the best before; more --trials may"
     )

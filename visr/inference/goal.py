@@ -154,8 +154,24 @@ def parse(text: str, codec: SpaceCodec, recording: Callable[[], Recording]) -> G
                 f"Cannot read the goal {short_repr(text)}: write numbers of an observation as "
                 '"x0=0.5,x1=0", name a FILE.npy with an observation, or step:1234 of the recording.'
             )
-        fields[match[1]] = number
+        field, number = _one_hot(match[1], number, codec.own_space)
+        if field in fields:
+            raise UserError(f"The goal {short_repr(text)} names {field} twice; give one number.")
+        fields[field] = number
     return of_fields(text, fields, recording())
+
+
+def _one_hot(field: str, number: float, space: spaces.Space) -> tuple[str, float]:
+    """`mode_1`, 1 for mode=1, if `mode` is a discrete part of a Dict; else what was given."""
+    part = space.spaces.get(field) if isinstance(space, spaces.Dict) else None
+    if not isinstance(part, spaces.Discrete):
+        return field, number
+    first, last = int(part.start), int(part.start + part.n) - 1
+    if number not in range(first, last + 1):
+        raise UserError(
+            f"The goal names {field} = {number:g}; give a whole number from {first} to {last}."
+        )
+    return f"{field}_{int(number) - first}", 1.0
 
 
 def _number(text: str) -> float | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.errors import UserError
 from visr.inference.regression import Comparison, Estimate
 from visr.inference.steps import Floats, RewardedSteps
+from visr.storage.files import read_json
 from visr.storage.records.task import TaskPrompt
 
 METHOD = "Bradley-Terry"
@@ -21,10 +24,13 @@ SEGMENT = 20
 """Steps of a segment that is shown to a person."""
 _PRIOR_DEVIATION = 3.0
 """Of each weight, with the differences of segments scaled to unit deviation."""
+_EQUAL_DEVIATION = 0.1
+"""Of w . difference of two segments that are as good, in the same units."""
 _NUM_SAMPLES = 100
 _NUM_PROPOSED = 300
-_NUM_FITTED = 4_000
-"""Steps and segments from which the prior is computed."""
+_SMOOTHNESS = 2.0
+_NUM_FITTED = 20_000
+"""Steps from which the prior is computed."""
 _LEAST_VARIANCE = 1e-6
 """Directions of phi with less of the largest variance are left out of the prior."""
 _MOST_ITERATIONS = 50
@@ -32,13 +38,15 @@ _MOST_ITERATIONS = 50
 
 @dataclass(frozen=True, eq=False)
 class Preferences:
-    """Answers of the form "the first is better than the second", by summed features."""
+    """Answers "the first is better than the second" and "both are as good", by summed features."""
 
     name: str
     better: Floats
     """[N, d], sums of phi over the preferred segments."""
     worse: Floats
     """[N, d], over the others."""
+    equal: Floats
+    """[M, d], differences of the sums of two segments that are as good."""
     prior: Floats | None = None
     """[d, d], the covariance of w before the answers; None: every direction is as likely."""
 
@@ -46,15 +54,22 @@ class Preferences:
         """The number of answers."""
         return TaskPrompt("preferences", self.name)
 
+    def posterior(self) -> Posterior:
+        """What the answers say of w."""
+        return fit(self.better - self.worse, self.equal, self.prior)
+
     def infer(self, model: BehaviourModel, data: Callable[[], RewardedSteps]) -> Comparison:
         """P(a > b) = sigmoid(w . (Phi_a - Phi_b)), with a Gaussian prior on w."""
-        posterior = fit(self.better - self.worse, self.prior)
+        if not len(self.better):
+            raise UserError("Both segments of every pair are as good; say of one which is better.")
+        posterior = self.posterior()
         w = posterior.mean / np.linalg.norm(posterior.mean)
         samples = posterior.samples(_NUM_SAMPLES)
         cosine = float((samples @ w).mean())
         agreed = float(((self.better - self.worse) @ w > 0).mean())
+        as_good = f"; {len(self.equal)} more say that both are as good" if len(self.equal) else ""
         words = [
-            f"w agrees with {agreed:.0%} of {len(self.better)} answers.",
+            f"w agrees with {agreed:.0%} of {len(self.better)} answers{as_good}.",
             f"Other w that fit the answers as well have a mean cosine of {cosine:.2f} with it: "
             + (
                 "more answers would change little." if cosine > 0.95 else "more answers would help."
@@ -62,7 +77,7 @@ class Preferences:
         ]
         measures = {"agreeing answers": agreed, "cosine of samples": cosine}
         found = Estimate(METHOD, w, 0.0, math.inf, samples.std(axis=0), measures)
-        count = len(self.better)
+        count = len(self.better) + len(self.equal)
         return Comparison(
             {METHOD: found}, METHOD, count, count, count, words=words, counted="answers"
         )
@@ -88,52 +103,64 @@ class Posterior:
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
-def slow_prior(
+def smooth_prior(
     phi: NDArray[np.floating], episode: NDArray[np.intp], length: int = SEGMENT
 ) -> Floats | None:
-    """C^(-1/2) S C^(-1/2), [d, d]: C the covariance of phi, S that of its sums over segments.
+    """C^(-1/2) (1 + 2 C^(-1/2) D C^(-1/2))^(-2) C^(-1/2), [d, d]: C is the covariance of phi, D that of its
+    change in one step; scaled so that differences of segments have unit deviation.
 
-    Rewards phi . w that change slowly along an episode are the likelier ones. None where episodes, in
-    order, are shorter than a segment.
+    Rewards phi . w that change little from step to step are likelier. None without a segment in one episode.
     """
     rng, begins = np.random.default_rng(0), starts(episode, length)
     if len(begins) < 2:
         return None
-    steps = phi[rng.choice(len(phi), min(_NUM_FITTED, len(phi)), replace=False)]
-    begins = rng.choice(begins, min(_NUM_FITTED, len(begins)), replace=False)
-    sums = segment_sums(phi, [(at, at + length) for at in begins.tolist()])
-    spread, basis = np.linalg.eigh(np.cov(steps.T.astype(np.float64)))
+    at = rng.choice(begins, min(_NUM_FITTED, len(begins)), replace=False)
+    now, change = phi[at].astype(np.float64), (phi[at + 1] - phi[at]).astype(np.float64)
+    spread, basis = np.linalg.eigh(np.cov(now.T))
     is_used = spread > max(_LEAST_VARIANCE * spread.max(), 1e-12)
     if not is_used.any():
         return None
-    whitening = (basis[:, is_used] * spread[is_used] ** -0.5) @ basis[:, is_used].T
-    return whitening @ np.cov(sums.T) @ whitening
+    whiten = basis[:, is_used] * spread[is_used] ** -0.5
+    changed = change @ whiten
+    speed, turn = np.linalg.eigh(changed.T @ changed / len(changed))
+    root = (whiten @ turn) / (1 + _SMOOTHNESS * speed.clip(0))
+    sums = segment_sums(phi, [(i, i + length) for i in at[:2_000].tolist()]) @ root
+    return root @ root.T / max(2 * float(sums.var(axis=0).sum()), 1e-12)
 
 
 def prior_of(agent: Agent, phi: NDArray[np.floating], episode: NDArray[np.intp]) -> Floats | None:
-    """The slow prior for the replay learner, whose features are fixed; VISR's phi learn to be slow."""
+    """The smooth prior for the replay learner, whose features are fixed; VISR's phi learn to be slow."""
     is_fixed = isinstance(agent, ReplaySuccessorFeatures)
-    return slow_prior(phi, episode) if is_fixed else None
+    return smooth_prior(phi, episode) if is_fixed else None
 
 
-def fit(difference: Floats, prior: Floats | None = None) -> Posterior:
-    """Logistic regression without intercept by Newton's method: difference [N, d] of better - worse."""
-    if not len(difference):
+def fit(difference: Floats, equal: Floats, prior: Floats | None = None) -> Posterior:
+    """Newton's method for sum log sigmoid(w . x) - |w . y|^2 / 2 tau^2 - |w|^2 / 2 sigma^2.
+
+    x are the differences [N, d] of better - worse, y those [M, d] of segments that are as good.
+    """
+    if not len(difference) + len(equal):
         raise UserError("There are no preferences; give at least one pair of segments.")
-    root = np.eye(difference.shape[1]) if prior is None else _root(prior)
-    x = difference @ root
-    scale = float(np.sqrt(np.square(x).sum(axis=1).mean()))
-    if scale < 1e-9:
+    root = (
+        np.eye((difference if len(difference) else equal).shape[1])
+        if prior is None
+        else _root(prior)
+    )
+    x, y = (part.reshape(-1, len(root)) @ root for part in (difference, equal))
+    size = np.sqrt(np.square(x if len(x) else y).sum(axis=1).mean())
+    if len(x) and size < 1e-9:
         raise UserError(
             "The two segments of every pair have the same features; choose other pairs."
         )
-    x, size = x / scale, root.shape[1]
-    w, precision = np.zeros(size), np.eye(size) / _PRIOR_DEVIATION**2
-    curvature = precision
+    if prior is None:
+        root = root / max(size, 1e-9)
+        x, y = (part / max(size, 1e-9) for part in (x, y))
+    known = np.eye(root.shape[1]) / _PRIOR_DEVIATION**2 + y.T @ y / _EQUAL_DEVIATION**2
+    w, curvature = np.zeros(root.shape[1]), known
     for _ in range(_MOST_ITERATIONS):
         chance = 1 / (1 + np.exp(np.clip(x @ w, -30, 30)))  # of the other answer
-        gradient = x.T @ chance - precision @ w
-        curvature = (x * (chance * (1 - chance))[:, None]).T @ x + precision
+        gradient = x.T @ chance - known @ w
+        curvature = (x * (chance * (1 - chance))[:, None]).T @ x + known
         step = np.linalg.solve(curvature, gradient)
         w = w + step / max(1.0, float(np.linalg.norm(step)))
         if np.abs(step).max() < 1e-8:
@@ -165,33 +192,31 @@ def starts(episode: NDArray[np.intp], length: int = SEGMENT) -> NDArray[np.intp]
 def next_pair(
     phi: NDArray[np.floating],
     candidates: NDArray[np.intp],
-    difference: Floats,
-    seed: int,
+    known: Posterior | None,
+    number: int,
     length: int = SEGMENT,
-    prior: Floats | None = None,
 ) -> tuple[int, int]:
-    """The starts of two segments to compare, given the differences [N, d] of the answers so far.
+    """The starts of two segments to compare, given what the answers so far say of w.
 
-    With a prior, two draws of w from the posterior each name the best of some random segments (double
-    Thompson sampling). Without one, the random pair that tells most about w: the entropy of the mean answer
-    minus the mean entropy of the answers.
+    Questions of even `number` are the random pair that tells most about w: the entropy of the mean answer
+    minus the mean entropy of the answers. In the others two draws of w each name the best of some random
+    segments (double Thompson sampling).
     """
     if len(candidates) < 2:
         raise UserError(
             f"No two segments of {length} steps were recorded; train with longer episodes."
         )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(number)
     starts = rng.choice(candidates, _NUM_PROPOSED), rng.choice(candidates, _NUM_PROPOSED)
     first, second = (
         segment_sums(phi, [(at, at + length) for at in side.tolist()]) for side in starts
     )
-    if not len(difference):  # nothing is known of w: the pair that differs most
+    if known is None:  # nothing is known of w: the pair that differs most
         a = b = int(np.square(first - second).sum(axis=1).argmax())
-    elif prior is not None:
-        a, b = _two_favourites(first, second, fit(difference, prior).draws(_NUM_SAMPLES, seed))
+    elif number % 2:
+        a, b = _two_favourites(first, second, known.draws(_NUM_SAMPLES, number))
     else:
-        scale = float(np.sqrt(np.square(difference).sum(axis=1).mean()))
-        a = b = _most_telling((first - second) / scale, fit(difference), seed)
+        a = b = _most_telling(first - second, known.draws(_NUM_SAMPLES, number))
     return int(starts[0][a]), int(starts[1][b])
 
 
@@ -203,13 +228,36 @@ def _two_favourites(first: Floats, second: Floats, draws: Floats) -> tuple[int, 
     return a, int(others[0]) if len(others) else int((second @ draws[0]).argmin())
 
 
-def _most_telling(gaps: Floats, posterior: Posterior, seed: int) -> int:
+def _most_telling(gaps: Floats, draws: Floats) -> int:
     """The pair, of gaps [P, d], about which draws of w disagree most while each is sure."""
-    drawn = posterior.draws(_NUM_SAMPLES, seed)
-    chance = 1 / (1 + np.exp(-np.clip(gaps @ drawn.T, -30, 30)))
+    chance = 1 / (1 + np.exp(-np.clip(gaps @ draws.T, -30, 30)))
     return int((_entropy(chance.mean(axis=1)) - _entropy(chance).mean(axis=1)).argmax())
 
 
 def _entropy(chance: Floats) -> Floats:
     p = np.clip(chance, 1e-12, 1 - 1e-12)
     return -p * np.log(p) - (1 - p) * np.log(1 - p)
+
+
+def pairs_of_file(path: Path) -> list[Any]:
+    """{"pairs": [{"better": SEGMENT, "worse": SEGMENT}, {"equal": [SEGMENT, SEGMENT]}, ...]}, or the list."""
+    content = read_json(path)
+    pairs = content.get("pairs") if isinstance(content, dict) else content
+    if not isinstance(pairs, list) or not pairs:
+        raise UserError(
+            f'{path} holds no preferences; write {{"pairs": [{{"better": [0, 20], "worse": [40, 60]}}]}}.'
+        )
+    try:
+        return [_pair(p) if isinstance(p, dict) else p for p in pairs]
+    except KeyError as error:
+        raise UserError(
+            f"{path}: a pair has no {error}; write better and worse, or equal."
+        ) from None
+
+
+def _pair(named: dict[str, Any]) -> tuple[Any, ...]:
+    """(better, worse), or (one, other, "equal")."""
+    equal = named.get("equal")
+    if isinstance(equal, list) and len(named) == 1:
+        return (*equal, "equal")
+    return named["better"], named["worse"]

@@ -36,7 +36,6 @@ from visr.inference.prompts import ENV_REWARD, Prompt, Reward
 from visr.inference.recording import Recording
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps
-from visr.storage.files import read_json
 from visr.storage.records.task import Task, TaskPrompt
 from visr.storage.run_dir import RunDir
 from visr.training import devices
@@ -191,25 +190,35 @@ class TaskInference:
         return _trajectory("demonstration", steps.before, steps.reached, steps.action)
 
     def _preferences(self, given: Any) -> Preferences:
-        """Pairs (better, worse) of segments, or the name of a JSON file: [start, stop] or observations."""
+        """Pairs (better, worse) or (one, other, "equal") of segments, or the name of a JSON file.
+
+        A segment is [start, stop] in the recording, or observations.
+        """
         name = "preferences"
         if isinstance(given, str | Path):
             path = arguments.path(given, "preferences")
-            name, given = path.name, _pairs_of_file(path)
+            name, given = path.name, preferences.pairs_of_file(path)
         if not isinstance(given, Sequence) or not given:
             raise UserError("Preferences are pairs of segments: [(better, worse), ...].")
         recorded = self.recording().in_order() if self._is_recorded else None
-        sums = []
+        sums, is_equal = np.zeros((len(given), 2, self.agent.task_size)), np.zeros(len(given), bool)
         for number, pair in enumerate(given):
-            if not isinstance(pair, Sequence) or len(pair) != 2:
-                raise UserError(f"Preference {number} is no pair of segments (better, worse).")
-            sums.append([self._segment(part, number, recorded) for part in pair])
-        better, worse = np.array(sums).transpose(1, 0, 2)
+            is_pair = isinstance(pair, Sequence) and not isinstance(pair, str)
+            if is_pair and len(pair) == 3 and isinstance(pair[2], str) and pair[2] == "equal":
+                is_equal[number] = True
+            elif not is_pair or len(pair) != 2:
+                raise UserError(
+                    f"Preference {number} is no pair of segments (better, worse); two that are as good "
+                    'are (one, other, "equal").'
+                )
+            sums[number] = [self._segment(part, number, recorded) for part in pair[:2]]
+        (better, worse), equal = sums[~is_equal].swapaxes(0, 1), sums[is_equal]
         prior = None
         if recorded is not None:
             prior = preferences.prior_of(self.agent, recorded.phi, recorded.episode)
-        plural = "s" if len(better) > 1 else ""
-        return Preferences(f"{len(better)} preference{plural} ({name})", better, worse, prior)
+        plural = "s" if len(sums) > 1 else ""
+        gaps = equal[:, 0] - equal[:, 1]
+        return Preferences(f"{len(sums)} preference{plural} ({name})", better, worse, gaps, prior)
 
     def _segment(self, given: Any, number: int, recorded: Recording | None) -> NDArray[np.float64]:
         """Summed phi of a segment: (start, stop) in the recording, or its observations."""
@@ -327,17 +336,3 @@ def _goal_name(state: NDArray, world: Any) -> str:
         return "goal {},{}".format(*divmod(int(state), world.width))
     shown = np.atleast_1d(state).ravel()
     return "goal " + (" ".join(f"{x:.3g}" for x in shown) if len(shown) <= 8 else "image")
-
-
-def _pairs_of_file(path: Path) -> list[Any]:
-    """{"pairs": [{"better": SEGMENT, "worse": SEGMENT}, ...]}, or a list of such pairs."""
-    content = read_json(path)
-    pairs = content.get("pairs") if isinstance(content, dict) else content
-    if not isinstance(pairs, list) or not pairs:
-        raise UserError(
-            f'{path} holds no preferences; write {{"pairs": [{{"better": [0, 20], "worse": [40, 60]}}]}}.'
-        )
-    try:
-        return [(p["better"], p["worse"]) if isinstance(p, dict) else p for p in pairs]
-    except KeyError as error:
-        raise UserError(f"{path}: a pair has no {error}; write better and worse.") from None

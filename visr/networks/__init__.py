@@ -25,8 +25,10 @@ def features(
     size = num_features or config.num_features
     if (torso := _image_torso(spec, config.torso)) is not None:
         centred = config.centred_features if centred is None else centred
-        return DeepFeatures(torso, size, centred, unit)
-    return MlpFeatures(spec, size, config.hidden_sizes, config.normalise_observations, unit)
+        centre = config.feature_centre if centred else None
+        return DeepFeatures(torso, size, centre, unit)
+    layers = config.hidden_sizes[: config.phi_layers or None]
+    return MlpFeatures(spec, size, layers, config.normalise_observations, unit)
 
 
 def successor_features(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -11,38 +13,47 @@ from visr.networks.successor import Features, FoldedReadout, SuccessorFeatures
 
 _TASK_SIZE = 32
 _RATE = 0.01
-"""Step size of the running mean, per forward pass."""
+"""Step size of the running mean with `batch`, per batch learnt from."""
 
 
 class DeepFeatures(Features):
     """phi(s): a torso and a linear layer.
 
-    Images of one game are so alike that their initial features all point the same way. `centred`
-    subtracts the batch mean from the torso's output while learning, and a running mean while acting.
+    Images of one game are so alike that their initial features all point the same way. A centre subtracts
+    a mean of the torso's output, that of the batch while learning. Elsewhere it is with `latest` the mean
+    of the last batch learnt from, and for features that do not learn that of the first one everywhere; with
+    `batch`, which older runs have, a running mean.
     """
 
     def __init__(
-        self, torso: nn.Module, num_features: int, centred: bool = False, unit: bool = True
+        self,
+        torso: nn.Module,
+        num_features: int,
+        centre: Literal["latest", "batch"] | None = None,
+        unit: bool = True,
     ) -> None:
         super().__init__(unit)
-        self.torso = torso
+        self.torso, self.centre = torso, centre
         size: int = torso.size  # pyright: ignore
-        self.readout = linear(size, num_features, bias=not centred)
+        self.readout = linear(size, num_features, bias=centre is None)
         self.mean: Tensor | None
-        self.register_buffer("mean", torch.zeros(size) if centred else None)
+        self.register_buffer("mean", None if centre is None else torch.zeros(size))
 
     def forward(self, observation: Tensor) -> Tensor:
         """observation [..., C, H, W] -> [..., features]"""
         hidden = self.torso(observation)
         if self.mean is not None:
-            hidden = hidden - (self._batch_mean(hidden) if torch.is_grad_enabled() else self.mean)
+            hidden = hidden - self._centre(hidden)
         return self._scaled(self.readout(hidden))
 
-    def _batch_mean(self, hidden: Tensor) -> Tensor:
-        """The mean of this batch; the running mean moves towards it."""
+    def _centre(self, hidden: Tensor) -> Tensor:
+        """The mean to subtract; batches with gradients set the one that others use."""
         assert self.mean is not None
+        is_fixed = not self.readout.weight.requires_grad and bool(self.mean.any())
+        if not torch.is_grad_enabled() or (is_fixed and self.centre == "latest"):
+            return self.mean
         latest = hidden.flatten(0, -2).mean(dim=0)
-        self.mean.lerp_(latest.detach(), _RATE)
+        self.mean.lerp_(latest.detach(), 1.0 if self.centre == "latest" else _RATE)
         return latest
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from visr import strict_json
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.storage import new_files
 
 if TYPE_CHECKING:
@@ -28,6 +28,14 @@ _BLANK = "0" * 64
 """In place of the checksum while it is computed."""
 _CHUNK = 1 << 20
 _LARGEST_HEADER = 100_000_000
+_KINDS = {
+    "BOOL",
+    *(f"{kind}{bits}" for kind in "UI" for bits in (8, 16, 32, 64)),
+    "F16",
+    "F32",
+    "F64",
+}
+"""Of numbers in safetensors files: those that both numpy and torch have."""
 
 
 class DamagedFile(ValueError):
@@ -84,9 +92,13 @@ def write_bytes(path: Path, *content: bytes | memoryview) -> None:
 def read_bytes(path: Path, most: int) -> bytes:
     """All of a regular file of at most `most` bytes."""
     with reading(path), open_regular(path) as file:
-        if os.fstat(file.fileno()).st_size > most:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(size + 1) if size <= most else None
+        if content is None:
             raise UserError(f"{path} is larger than {most:,} bytes; it is not one of ours.")
-        return file.read()
+        if len(content) > size and not size:  # as those of /proc, which may never end
+            raise OSError(errno.EINVAL, "Its size is unknown", str(path))
+        return content
 
 
 def open_regular(path: Path) -> IO[bytes]:
@@ -232,16 +244,21 @@ def _header(words: dict[str, str], tensors: dict[str, Any]) -> bytes:
 
 def _read_header(file: IO[bytes], most: int = _LARGEST_HEADER) -> tuple[bytes, dict[str, str]]:
     """Length and JSON header as bytes, and the metadata in it."""
-    length = file.read(8)
+    length, whole = file.read(8), os.fstat(file.fileno()).st_size
     size = int.from_bytes(length, "little")
-    if size > min(os.fstat(file.fileno()).st_size - 8, most):
+    if size > min(whole - 8, most):
         raise DamagedFile("its header is cut short")
+    if whole > os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):  # perhaps a sparse file
+        raise DamagedFile(f"its {whole:,} bytes do not fit into the memory of this machine")
     text = file.read(size)
     try:
         header = strict_json.parse(text, most)
     except ValueError:
         raise DamagedFile("its header is not JSON") from None
-    words = header.get("__metadata__", {}) if isinstance(header, dict) else None
+    words = header.pop("__metadata__", {}) if isinstance(header, dict) else None
     if not isinstance(words, dict) or not all(isinstance(word, str) for word in words.values()):
         raise DamagedFile("its metadata is not an object of texts")
+    for name, tensor in header.items():
+        if not isinstance(tensor, dict) or str(tensor.get("dtype")) not in _KINDS:
+            raise DamagedFile(f"{short_repr(name)} is not a tensor of numbers that visr reads")
     return length + text, words

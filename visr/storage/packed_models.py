@@ -1,6 +1,6 @@
 """A packed model: phi and psi of a run, its card and its tasks in one safetensors file, without any code.
 
-tensors     phi.* and psi.*; with precision int8 also the scales of their rows (packed_weights.py)
+tensors     phi.* and psi.*; task/NAME/* of refined tasks; with precision int8 also the scales of rows
 metadata    `card`: the JSON of `Card`; `tasks`: a JSON object of task.json contents by name; `checksum`
 
 Models of the package are such files, pretrained/NAME.safetensors, of at most 2 MB.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -46,6 +46,8 @@ _LARGEST_METADATA = 32_000_000
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 """Names of tasks, which become names of files."""
 _MAKE = "`visr pack` makes one"
+_TASK = "task/{}/"
+"""Precedes the names of a refined task's weights."""
 
 
 Text = Annotated[str, Bound(0, 2_000)]
@@ -119,13 +121,26 @@ class PackedModel:
         for name, task in self.tasks.items():
             try:
                 if not run.task(name).exists():
-                    task.save(run.task(name))
+                    self._with_weights(name, task).save(run.task(name))
             except UserError as error:  # the model can be used without its tasks
                 log.warning("visr: the packed task %s is left out: %s", name, error)
         return run
 
+    def _with_weights(self, name: str, task: Task) -> Task:
+        """The task; with the weights that its refinement adds, if there are any."""
+        if task.refinement is None:
+            return task
+        prefix = _TASK.format(name)
+        own = {k.removeprefix(prefix): v for k, v in self._tensors.items() if k.startswith(prefix)}
+        weights = {k: tensor.numpy() for k, tensor in own.items()}
+        return replace(task, refinement=replace(task.refinement, weights=weights))
+
     def weights(self) -> dict[str, Tensor]:
         """The tensors of phi and psi by name, in full precision."""
+        return {k: v for k, v in self._tensors.items() if not k.startswith(_TASK[:-3])}
+
+    @property
+    def _tensors(self) -> dict[str, Tensor]:
         tensors = read_tensors(self.path, "get it again from where it came")
         try:
             return packed_weights.restored(tensors)
@@ -204,10 +219,18 @@ def pack(
     path: Path, card: Card, tensors: dict[str, Tensor], tasks: dict[str, Task], most: int = LARGEST
 ) -> Path:
     """Write a packed model of at most `most` bytes."""
+    import numpy as np
     import safetensors.torch
+    import torch
 
+    refined = {
+        _TASK.format(name) + k: torch.from_numpy(np.asarray(weight))
+        for name, task in tasks.items()
+        if task.refinement is not None
+        for k, weight in task.refinement.weights.items()
+    }
     try:
-        stored = packed_weights.stored(tensors, card.precision)
+        stored = packed_weights.stored(tensors | refined, card.precision)
     except ValueError as error:
         raise UserError(f"{error} in {card.precision}; pack the model in float32.") from None
     metadata = {

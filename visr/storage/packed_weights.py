@@ -43,7 +43,7 @@ def restored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise ValueError(f"{name} holds no finite numbers")
+            raise ValueError(f"{name} holds NaN or infinity")
         if name.endswith(_SCALE):
             continue
         weight = tensor.float() if tensor.dtype == torch.float16 else tensor
@@ -52,5 +52,7 @@ def restored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
             if scale is None or tensor.ndim != 2 or scale.shape != (len(tensor), 1):
                 raise ValueError(f"{name} has no scale for each row")
             weight = tensor.float() * scale.float()
+            if not torch.isfinite(weight).all():
+                raise ValueError(f"{name} is too large")
         found[name] = weight
     return found

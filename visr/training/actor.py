@@ -14,7 +14,7 @@ from visr.agents.base import Agent
 from visr.config.fields import RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.ops import derived_seed
-from visr.types import Unroll
+from visr.types import Pursuit, Unroll
 
 
 class Actor:
@@ -88,6 +88,11 @@ class Actor:
                 self._previous_action = unroll.action[t].masked_fill(unroll.is_reset[t], -1)
         record.observation[length] = self._observation
         return unroll
+
+    def next_unroll(self, pursuit: Pursuit | None) -> Unroll:
+        """One unroll of every environment, as training wants it; this actor chooses its tasks itself."""
+        assert pursuit is None
+        return self.collect()
 
     def empty_unroll(self, w: Tensor) -> Unroll:
         """An unfilled unroll with the shapes and dtypes that `collect` returns for tasks [d] or [B, d]."""

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
+from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from visr import envs
 from visr.agents.base import Agent
-from visr.config.fields import RunConfig
+from visr.config.fields import REPLAY_LEARNERS, RunConfig
 from visr.networks.successor import SuccessorFeatures
 from visr.training.actor import Actor
+from visr.training.exploring_actor import ExploringActor
 from visr.training.learner import within
-from visr.types import Unroll
+from visr.types import Pursuit, Unroll
 
-if TYPE_CHECKING:
-    from visr.training.subprocess_actor_pool import SubprocessActorPool
+
+class ActorPool(Protocol):
+    """Actors that collect one unroll of each of their groups between `begin` and `collect`."""
+
+    def begin(self, psi: SuccessorFeatures, pursuit: Pursuit | None = None) -> None:
+        """Start with these weights; `pursuit` is of all environments, for the replay learner only."""
+
+    def collect(self) -> list[Unroll]:
+        """One unroll of every group."""
+        ...
+
+    def reset_unsaveable_envs(self, num_steps: int) -> None:
+        """Start new episodes in environments whose state cannot be saved."""
+
+    def state(self) -> dict[str, Tensor]:
+        """Every tensor that decides the next unrolls, except the weights."""
+        ...
+
+    def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
+        """The inverse of `state`."""
+
+    def close(self) -> None:
+        """End processes and environments."""
 
 
 class LocalActorPool:
@@ -25,18 +48,22 @@ class LocalActorPool:
     def __init__(self, config: RunConfig, groups: list[int], agent: Agent) -> None:
         sizes, seeds = group_sizes(config), group_seeds(config)
         self.actors = {
-            group: Actor(config, envs.make_vec(config, sizes[group]), agent, seeds[group])
+            group: new_actor(config, envs.make_vec(config, sizes[group]), agent, seeds[group])
             for group in groups
         }
+        self._config = config
+        self._pursuit: Pursuit | None = None
 
-    def begin(self, psi: SuccessorFeatures) -> None:
+    def begin(self, psi: SuccessorFeatures, pursuit: Pursuit | None = None) -> None:
         """Copy the weights now, because the learner is about to change its own."""
+        self._pursuit = pursuit
         for actor in self.actors.values():
             actor.refresh(psi)
 
     def collect(self) -> list[Unroll]:
         """One unroll of every group."""
-        return [actor.collect() for actor in self.actors.values()]
+        parts = parts_of(self._config, self._pursuit)
+        return [actor.next_unroll(parts[group]) for group, actor in self.actors.items()]
 
     def reset_unsaveable_envs(self, num_steps: int) -> None:
         """Start new episodes in environments whose state cannot be saved."""
@@ -57,21 +84,37 @@ class LocalActorPool:
             actor.load_state(within(tensors, f"actor{group}."), num_steps)
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Close the environments."""
+        for actor in self.actors.values():
+            actor.env.close()
 
 
-def make_actor_pools(
-    config: RunConfig, agent: Agent, num_processes: int
-) -> list[LocalActorPool | SubprocessActorPool]:
-    """Pools for all groups, in order: the first group acts in this process, the others in children."""
+def make_actor_pools(config: RunConfig, agent: Agent, num_processes: int) -> list[ActorPool]:
+    """Pools for all groups, in order: one group acts in this process, or of a replay learner none."""
     groups = list(range(config.training.num_actor_groups))
-    if num_processes == 1 or len(groups) == 1:
+    num_here = 0 if config.agent.algorithm in REPLAY_LEARNERS else 1
+    if num_processes == 1 or len(groups) == num_here:
         return [LocalActorPool(config, groups, agent)]
     from visr.training.subprocess_actor_pool import SubprocessActorPool
 
-    shares = [s.tolist() for s in np.array_split(groups[1:], num_processes - 1) if len(s)]
-    remote = [SubprocessActorPool(config, share) for share in shares]
-    return [LocalActorPool(config, groups[:1], agent), *remote]
+    shares = [s.tolist() for s in np.array_split(groups[num_here:], num_processes - 1) if len(s)]
+    here = [LocalActorPool(config, groups[:num_here], agent)] if num_here else []
+    return [*here, *(SubprocessActorPool(config, share) for share in shares)]
+
+
+def new_actor(config: RunConfig, env: VectorEnv, agent: Agent, seed: int) -> Actor:
+    """The actor of one group: the paper's agents choose their tasks, a replay learner's are given."""
+    is_replay = config.agent.algorithm in REPLAY_LEARNERS
+    return (ExploringActor if is_replay else Actor)(config, env, agent, seed)
+
+
+def parts_of(config: RunConfig, pursuit: Pursuit | None) -> list[Pursuit | None]:
+    """What each group pursues."""
+    sizes = group_sizes(config)
+    if pursuit is None:
+        return [None] * len(sizes)
+    fields = (x.split(sizes) for x in pursuit)
+    return [Pursuit(*part) for part in zip(*fields, strict=True)]
 
 
 def group_sizes(config: RunConfig) -> list[int]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from visr.agents.base import Agent
 from visr.config.fields import RunConfig
 from visr.training.actor import Actor
-from visr.types import Unroll
+from visr.types import Pursuit, Unroll
 
 _EXPONENT, _LONGEST = 1.8, 40
 """Random actions are held for a number of steps that follows a Zipf distribution."""
@@ -28,8 +28,10 @@ class ExploringActor(Actor):
         self._left = np.zeros(env.num_envs, dtype=np.int64)
 
     @torch.inference_mode()
-    def explore(self, w: Tensor, epsilon: Tensor) -> Unroll:
-        """One unroll of every environment: tasks w [B, d], epsilon [B]; 1 acts at random."""
+    def next_unroll(self, pursuit: Pursuit | None) -> Unroll:
+        """One unroll of every environment."""
+        assert pursuit is not None
+        w, epsilon = pursuit
         length, batch = self._config.training.unroll_length, self.env.num_envs
         unroll = self.empty_unroll(w)
         arrays: list[Any] = [field.numpy() for field in unroll]

@@ -11,9 +11,9 @@ from visr.agents import task_sampling
 from visr.config.fields import RunConfig
 from visr.networks.transition_features.base import of_unroll
 from visr.training.loop import Round
-from visr.training.recorded_steps import RecordedSteps
+from visr.training.recorded_steps import RecordedSteps, empty_unroll
 from visr.training.replay_loop import ReplayLearning
-from visr.types import EnvSpec, Unroll
+from visr.types import Unroll
 
 _ROUND = 50
 """Updates of one round."""
@@ -40,7 +40,7 @@ class OfflineLoop(ReplayLearning):
         """`data` is None for a run that is resumed: its own files hold the steps."""
         super().__init__(config)
         length, spec = config.training.unroll_length, self.agent.spec
-        example = _empty_unroll(spec, length, self.agent.task_size) if data is None else data
+        example = empty_unroll(spec, length, self.agent.task_size) if data is None else data
         self.recorded = WholeDataset(config.replay.buffer_steps, example, spec.observation_space)
         if data is not None:
             self.recorded.add(data)
@@ -82,21 +82,3 @@ class OfflineLoop(ReplayLearning):
 
     def reset_unsaveable_envs(self) -> None:
         """There are none."""
-
-
-def _empty_unroll(spec: EnvSpec, length: int, task_size: int) -> Unroll:
-    """One unroll of zeros, for its shapes and types."""
-    space = spec.observation_space
-    seen = torch.as_tensor(space.sample())
-    flags = torch.zeros(length, 1, dtype=torch.bool)
-    return Unroll(
-        observation=torch.zeros(length + 1, 1, *(space.shape or ()), dtype=seen.dtype),
-        action=torch.zeros(length, 1, dtype=torch.int64),
-        reward=torch.zeros(length, 1),
-        terminated=flags,
-        truncated=flags,
-        is_reset=flags,
-        w=torch.zeros(1, task_size),
-        previous_action=torch.zeros(1, dtype=torch.int64),
-        memory=torch.zeros(1, 0),
-    )

@@ -11,7 +11,7 @@ from visr.agents import task_sampling
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.agents.task_sampling import Recorded
 from visr.networks.transition_features.base import of_unroll
-from visr.types import Unroll
+from visr.types import Pursuit, Unroll
 
 _EPSILONS = (0.02, 0.1, 0.3)
 _RANDOM_SHARE = 0.2
@@ -43,6 +43,11 @@ class Practice:
         """[B], the event that each environment pursues; -1 for none."""
         self._counts = torch.zeros(4, d, dtype=torch.float64)
         """Events while pursued, those steps, events otherwise, those steps."""
+
+    @property
+    def pursuit(self) -> Pursuit:
+        """Tasks and epsilons, for the actors."""
+        return Pursuit(self.w, self.epsilon)
 
     def forget(self) -> None:
         """Start again with random actions: the features have changed."""

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.networks.plane_trunk import are_planes
 from visr.training.replay import ReplayBuffer
-from visr.types import TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
 _FITTED_STEPS = 60_000
 
@@ -21,8 +21,26 @@ def unpacked(bits: Tensor, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(flat).unflatten(-1, shape)
 
 
+def empty_unroll(spec: EnvSpec, length: int, task_size: int) -> Unroll:
+    """One unroll of zeros, for its shapes and types."""
+    space = spec.observation_space
+    seen = torch.as_tensor(space.sample())
+    flags = torch.zeros(length, 1, dtype=torch.bool)
+    return Unroll(
+        observation=torch.zeros(length + 1, 1, *(space.shape or ()), dtype=seen.dtype),
+        action=torch.zeros(length, 1, dtype=torch.int64),
+        reward=torch.zeros(length, 1),
+        terminated=flags,
+        truncated=flags,
+        is_reset=flags,
+        w=torch.zeros(1, task_size),
+        previous_action=torch.zeros(1, dtype=torch.int64),
+        memory=torch.zeros(1, 0),
+    )
+
+
 class RecordedSteps:
-    """A replay buffer of unrolls; binary planes take one bit a cell."""
+    """A replay buffer of unrolls; binary planes take one bit a cell, actions four bytes."""
 
     def __init__(self, num_steps: int, example: Unroll, space: spaces.Space) -> None:
         self._shape = space.shape if are_planes(space) else None
@@ -46,13 +64,14 @@ class RecordedSteps:
 
     def restore(self, piece: dict[str, Tensor]) -> None:
         """Put a piece back, oldest piece first."""
-        self.buffer.restore(piece)
+        self.buffer.restore(piece | {"action": piece["action"].int()})  # older pieces have eight
 
     def add(self, unroll: Unroll) -> None:
         """Append unrolls."""
         self.buffer.add(self._packed(unroll))
 
     def _packed(self, unroll: Unroll) -> Unroll:
+        unroll = unroll._replace(action=unroll.action.int())
         if self._shape is None:
             return unroll
         bits = np.packbits(unroll.observation.flatten(2).numpy(), axis=-1)
@@ -69,7 +88,8 @@ class RecordedSteps:
         count = min(len(self.buffer), num_steps // self._length + 1)
         chosen = torch.randperm(len(self.buffer), generator=rng)[:count].sort().values
         kept = self.buffer.take(chosen)
-        return kept._replace(observation=self._unpacked(kept.observation))
+        seen = self._unpacked(kept.observation)
+        return kept._replace(observation=seen, action=kept.action.long())
 
     # ---- what to learn from
 
@@ -92,7 +112,7 @@ class RecordedSteps:
             alive = alive & ~terminated & ~truncated & (time + k + 1 < self._length)
         return TaskBatch(
             self._unpacked(rows.observation[time, slot]),
-            rows.action[time, slot],
+            rows.action[time, slot].long(),
             cumulant,
             discount,
             self._unpacked(rows.observation[time + steps, slot]),
@@ -122,7 +142,7 @@ class RecordedSteps:
         return Transitions(
             self._unpacked(rows.observation[time + 1, slot]),
             self._unpacked(rows.observation[time, slot]),
-            rows.action[time, slot],
+            rows.action[time, slot].long(),
             rows.terminated[time, slot],
         )
 

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 
 import torch
 from torch import Tensor
 from torch.optim import Adam
 
-from visr import envs
 from visr.agents import task_sampling
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config.fields import RunConfig
 from visr.ops import derived_seed
 from visr.training import devices
-from visr.training.exploring_actor import ExploringActor
-from visr.training.learner import load_moments, moments, within
+from visr.training.actor_pool import ActorPool, make_actor_pools
+from visr.training.learner import concatenate, load_moments, moments, within
 from visr.training.loop import Round, new_agent
 from visr.training.practice import Practice
-from visr.training.recorded_steps import RecordedSteps
+from visr.training.recorded_steps import RecordedSteps, empty_unroll
 from visr.types import Unroll
 
 _WARM_UP = 200
@@ -192,26 +191,37 @@ class ReplayLearning(ABC):
 
 
 class ReplayLoop(ReplayLearning):
-    """One round: an unroll of every environment, then the updates that are due."""
+    """One round: the updates that are due, while the environments collect the next unrolls.
 
-    def __init__(self, config: RunConfig) -> None:
+    They act with the weights and tasks of the start of the round, in this process or in others, so that
+    results do not depend on the number of processes.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        num_processes: int | None = None,
+        pools: Sequence[ActorPool] | None = None,
+    ) -> None:
+        """`pools` are the actors if they are not of this machine."""
         super().__init__(config)
-        training = config.training
-        env = envs.make_vec(config, training.num_envs)
-        self.actor = ExploringActor(config, env, self.agent, derived_seed(training.seed, 1))
+        training, spec = config.training, self.agent.spec
         self.practice = Practice(self.agent, training.num_envs)
-        example = self.actor.empty_unroll(self.practice.w)
+        example = empty_unroll(spec, training.unroll_length, self.agent.task_size)
         capacity = min(config.replay.buffer_steps, self._num_rounds * self._round_steps)
-        self.recorded = RecordedSteps(capacity, example, self.agent.spec.observation_space)
-        self._num_steps = 0
+        self.recorded = RecordedSteps(capacity, example, spec.observation_space)
+        self._num_steps = self._num_collected = 0
+        num_processes = num_processes or training.num_processes
+        self.actor_pools = pools or make_actor_pools(config, self.agent, num_processes)
 
     def close(self) -> None:
-        """Close the environments."""
-        self.actor.env.close()
+        """End the acting processes and close the environments."""
+        for pool in self.actor_pools:
+            pool.close()
 
     @property
     def num_steps(self) -> int:
-        """Steps of all environments."""
+        """Steps that the updates so far were due for; a round's new ones count in the next."""
         return self._num_steps
 
     @property
@@ -234,38 +244,50 @@ class ReplayLoop(ReplayLearning):
         return min(max((self.num_steps - warm) / (self.total_steps - warm), 0.0), 1.0)
 
     def _round(self) -> Round:
-        if self.stage >= 0:
-            self.actor.refresh(self.agent.psi)
-            self.practice.choose(self._chi, self._rng)
-        unroll = self.actor.explore(self.practice.w, self.practice.epsilon)
-        self.recorded.add(unroll)
-        self._num_steps += unroll.num_steps
-        if self.stage >= 0:
-            self.practice.count(unroll)
+        self._num_steps = self._num_collected
         due = round(self.config.replay.num_updates * self._progress)
         if due > self.num_updates and self.stage < self._stage_due():
             self._begin_stage()
-            self.practice.forget()
+            self.practice.forget()  # so that the first unrolls of a stage are random
+        elif self.stage >= 0 and not self.is_done:
+            self.practice.choose(self._chi, self._rng)
+        pools = () if self.is_done else self.actor_pools
+        for pool in pools:
+            pool.begin(self.agent.psi, self.practice.pursuit)
         metrics = self._learn(due - self.num_updates)
         if self.is_done or self.stage >= 0:
             self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+        if collected := [unroll for pool in pools for unroll in pool.collect()]:
+            self._record(concatenate(collected))
         share = self.num_updates / self.config.replay.num_updates
         return Round(self.num_updates, metrics, share=share)
 
+    def _record(self, unroll: Unroll) -> None:
+        self.recorded.add(unroll)
+        self._num_collected += unroll.num_steps
+        if self.stage >= 0:
+            self.practice.count(unroll)
+
     def reset_unsaveable_envs(self) -> None:
         """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
-        self.actor.reset_unsaveable_envs(self.num_steps)
+        for pool in self.actor_pools:
+            pool.reset_unsaveable_envs(self._num_collected)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
-        """As of any replay learning, and the actor's and the practice's."""
+        """As of any replay learning, and the actors' and the practice's."""
         tensors, counts = super().state()
-        tensors |= {f"actor.{k}": v for k, v in self.actor.state().items()}
+        for pool in self.actor_pools:
+            tensors |= pool.state()
         tensors |= {f"practice.{k}": v for k, v in self.practice.state().items()}
-        return tensors, counts
+        return tensors, counts | {"num_collected": self._num_collected}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
         """The inverse of `state`."""
         super().load_state(tensors, counts)
         self._num_steps = counts["num_steps"]
-        self.actor.load_state(within(tensors, "actor."), self.num_steps)
+        self._num_collected = counts.get("num_collected", self._num_steps)
+        # older versions had one group of environments, without a number
+        older = {f"actor0.{k}": v for k, v in within(tensors, "actor.").items()}
+        for pool in self.actor_pools:
+            pool.load_state(older or tensors, self._num_collected)
         self.practice.load_state(within(tensors, "practice."))

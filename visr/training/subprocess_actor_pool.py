@@ -23,7 +23,7 @@ from visr.networks.successor import SuccessorFeatures
 from visr.training import devices
 from visr.training.actor_pool import LocalActorPool
 from visr.training.learner import within
-from visr.types import Unroll
+from visr.types import Pursuit, Unroll
 
 
 @contextlib.contextmanager
@@ -56,9 +56,11 @@ class SubprocessActorPool:
         self._groups = groups
         send(self._to, {"config": configuration.to_dict(config), "groups": groups})
 
-    def begin(self, psi: SuccessorFeatures) -> None:
+    def begin(self, psi: SuccessorFeatures, pursuit: Pursuit | None = None) -> None:
         """Send the weights; the child acts while the learner works here."""
-        self._request("collect", dict(psi.state_dict()))
+        sent = {f"psi.{name}": tensor for name, tensor in psi.state_dict().items()}
+        sent |= {f"pursuit.{k}": v for k, v in pursuit._asdict().items()} if pursuit else {}
+        self._request("collect", sent)
 
     def collect(self) -> list[Unroll]:
         """Receive the unrolls that `begin` requested."""
@@ -154,8 +156,9 @@ def _answer(
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     match message["do"]:
         case "collect":
-            psi.load_state_dict(tensors)
-            pool.begin(psi)
+            psi.load_state_dict(within(tensors, "psi."))
+            pursued = within(tensors, "pursuit.")
+            pool.begin(psi, Pursuit(**pursued) if pursued else None)
             unrolls = zip(pool.actors, pool.collect(), strict=True)
             return {}, {f"{g}.{k}": v for g, u in unrolls for k, v in u._asdict().items()}
         case "state":

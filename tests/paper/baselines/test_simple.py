@@ -90,6 +90,25 @@ def test_a_run_stopped_inside_an_iteration_resumes_to_the_same_bytes(
     assert not cut.replay_pieces()
 
 
+def test_a_run_killed_after_its_last_checkpoint_lacks_nothing(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The real steps are gone by then, so what the model imagines must be there already."""
+
+    def kill(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pretraining, "_record", kill)
+    with pytest.raises(KeyboardInterrupt):
+        pretraining.start(tmp_path / "run", tiny())
+    monkeypatch.undo()
+    pretraining.resume(tmp_path / "run")
+    assert contents(tmp_path / "run") == contents(whole)
+    assert (tmp_path / "run/imagined.safetensors").read_bytes() == (
+        whole / "imagined.safetensors"
+    ).read_bytes()
+
+
 def test_the_seed_determines_the_run(whole: Path, tmp_path: Path):
     other = pretraining.start(tmp_path / "run", tiny(seed=1)).path
     mine, theirs = contents(whole), contents(other)

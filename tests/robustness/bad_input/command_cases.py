@@ -12,6 +12,7 @@ from tests.robustness.bad_input.files import (
 )
 
 TRAIN = "pretrain --preset smoke --out out"
+REPLAY = "pretrain --preset demo --out out"
 ASK = "infer run --reward"
 PLAY = "play run --max-steps 3"
 TUNE = "finetune run --task goal"
@@ -129,6 +130,10 @@ NUMBERS = [
     Case(f"{TRAIN} --device meta", "'meta'", "use cpu"),
     Case(f"{TRAIN} --device ''", "''", "use cpu"),
     Case(f"{TRAIN} --num-processes 9", "num_processes = 9", "--num-actor"),
+    Case(f"{REPLAY} --num-processes 3", "num_processes = 3", "--num-actor"),
+    Case(f"{REPLAY} --cluster local --max-staleness 4", "max_staleness = 4", "--algorithm visr"),
+    Case(f"{REPLAY} --cluster local --num-learners 2", "num_learners = 2", "--algorithm visr"),
+    Case(f"{REPLAY} --cluster moon", "--cluster moon", "local, auto"),
     Case("bench grid --env ALE/Pong-v5", "--env", "leave it out"),
     Case("bench minatar --env Taxi-v4", "'Taxi-v4'", "MinAtar/Breakout"),
     Case("bench atari --env Taxi-v4", "'Taxi-v4'", "ALE/Pong-v5"),

@@ -207,6 +207,10 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "refine for 10^5000 updates": lambda run, task: run.refine(task, num_updates=10**5000),
     "refine from 3": lambda run, task: run.refine(task, data=3),  # pyright: ignore
     "refine from an object": lambda run, task: run.refine(task, data=Broken()),  # pyright: ignore
+    "refine with resume as a tensor": lambda run, task: run.refine(task, resume=torch.zeros(2)),  # pyright: ignore
+    "infer half a character": lambda run, _: run.infer(preferences="\ud800"),
+    "10^5000 times a task": lambda run, task: 10**5000 * task,
+    "mix 10^5000 times a task": lambda run, task: visr.mix([(task, 10**5000)]),
     "refine with -1 steps": lambda run, task: run.refine(task, rewarded_steps=-1),
     "infer and refine words": lambda run, _: run.infer("row", refine="x"),  # pyright: ignore
     "infer the goal True": lambda run, _: run.infer(goal=True),

@@ -52,7 +52,7 @@ def main() -> None:
     for target, count in run.shares(known, chosen.inputs):
         child = os.fork()
         if child == 0:
-            limits = [f"-max_len={_LONGEST}", "-len_control=0", "-timeout=0", "-rss_limit_mb=0"]
+            limits = [f"-max_len={_LONGEST}", "-len_control=0", "-timeout=86400", "-rss_limit_mb=0"]
             words = [sys.argv[0], f"-seed={chosen.seed + 1}", *limits, "-verbosity=0"]
             atheris.Setup(words, Feed(run, target, -(-count // target.at_once)))
             atheris.Fuzz()

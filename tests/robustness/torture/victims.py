@@ -26,6 +26,7 @@ REPLAY = (
     *("--warmup-steps", "512", "--checkpoint-every", "512", "--log-every", "512"),
     *("--evaluate-every", "2048"),
 )
+SIMPLE = ("MinAtar/Breakout-v1", "--algorithm", "simple", "--num-steps", "100")
 
 _VARYING = {"timing.csv", "cluster.csv", "ledger.csv", "run.lock", "ledger.lock"}
 """Clocks are in them, or they tell of the present."""
@@ -95,6 +96,7 @@ VICTIMS = {
         Victim("pretrain", 46, False, pretrain(SMOKE)),
         Victim("pretrain-2", 24, False, pretrain(SMOKE, "--num-processes", "2"), True),
         Victim("replay", 24, False, pretrain(REPLAY)),
+        Victim("simple", 6, False, pretrain(SIMPLE)),
         Victim("finetune", 24, True, finetune(FINETUNE)),
         Victim("infer", 18, True, on_run("infer", "--reward", "boxes:7", "--name", "new")),
         Victim("evaluate", 16, True, on_run("evaluate", "old")),

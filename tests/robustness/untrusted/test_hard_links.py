@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[3]
 COMMANDS = {
     "pretrain": "pretrain --resume {} --num-steps 100000",
     "infer": "infer {} --reward row --name goal",
+    "refine": "refine {} goal --num-updates 20",
     "evaluate": "evaluate {} goal",
     "finetune": "finetune {} --task goal --num-steps 64 --out {}/finetuned/new",
     "task": "task mix {} goal 1 --out {}/tasks/mixed.json",

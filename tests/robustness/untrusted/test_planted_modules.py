@@ -11,35 +11,38 @@ from pathlib import Path
 import pytest
 
 from visr import child_processes
-from visr.cli import VERBS
+from visr.cli import VERBS, main
 
 MODULES = ("torch", "json", "numpy", "visr", "sitecustomize", "usercustomize", "ray", "gymnasium")
 VISR = Path(sys.executable).with_name("visr")
 COMMANDS = {
-    "pretrain": "pretrain --resume . --num-processes 2",
+    "pretrain": "pretrain --resume . --num-steps 25000 --num-processes 2",
     "infer": "infer . --reward row",
     "refine": "refine . goal --num-updates 2",
     "finetune": "finetune . --task goal --num-steps 64",
-    "evaluate": "evaluate .",
-    "play": "play . --max-steps 3",
+    "evaluate": "evaluate . goal",
+    "play": "play . --task goal --max-steps 3",
     "task": "task list .",
-    "export": "export . skill:0 --out skill.onnx",
-    "pack": "pack . --out packed.safetensors",
+    "export": "export . goal skill.onnx",
+    "pack": "pack . packed.safetensors",
     "push": "push . nobody/nothing",
     "pull": "pull nobody/nothing",
-    "reproduce": "reproduce grid --out . --jobs 1 --plan",
+    "reproduce": "reproduce grid --only visr --seeds 0 --num-steps 1300 --out plan",
     "report": "report .",
-    "explore": "explore . --port nothing",
-    "bench": "bench grid --preset smoke --seconds 0.1",
+    "explore": "explore --list",
+    "bench": "bench grid --seconds 0.1",
     "doctor": "doctor CartPole-v1",
     "list": "list envs",
 }
+UNREACHABLE = ("push", "pull")
+"""There is no hub here."""
 
 
 @pytest.fixture
 def planted(trained: Path, tmp_path: Path) -> Path:
     """A run with Python files that leave a mark when they are imported."""
     run = shutil.copytree(trained, tmp_path / "run")
+    assert main(["infer", str(run), "--reward", "row", "--name", "goal"]) == 0
     for place in (run, run / "tasks"):
         place.mkdir(exist_ok=True)
         for name in MODULES:
@@ -60,7 +63,7 @@ def test_every_verb_has_a_command_here():
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_no_verb_imports_files_of_the_working_directory(verb: str, planted: Path, tmp_path: Path):
     done = execute([str(VISR), *COMMANDS[verb].split()], planted)
-    assert "Traceback" not in done.stderr
+    assert done.returncode == (2 if verb in UNREACHABLE else 0), done.stderr
     assert not (tmp_path / "MARK").exists()
 
 

@@ -49,8 +49,12 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
         max_episode_steps: int | None = None,
         reward: ArrayLike | None = None,
         terminal: ArrayLike | None = None,
+        same_starts: bool = False,
     ) -> None:
-        """reward [S] is collected on arrival (default: always 0); terminal [S] ends on arrival."""
+        """reward [S] is collected on arrival (default: always 0); terminal [S] ends on arrival.
+
+        With `same_starts` an environment begins each episode where it began the first.
+        """
         if num_envs < 1:
             raise UserError(f"num_envs is {num_envs}, but there must be at least 1 environment.")
         if max_episode_steps is not None and max_episode_steps < 0:
@@ -79,6 +83,8 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
         self._table = world.transitions.ravel()
         self._rows = np.arange(num_envs)
         self._positions: IntArray | None = None
+        self._first: IntArray | None = None
+        self._same_starts = same_starts
         self._elapsed = np.zeros(num_envs, dtype=np.int64)
         self._needs_reset = np.zeros(num_envs, dtype=np.bool_)
         self._any_needs_reset = False
@@ -90,6 +96,7 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
         """Start a new episode everywhere."""
         super().reset(seed=seed)
         self._positions = self.world.draw_starts(self.num_envs, self.np_random)
+        self._first = self._positions.copy() if self._same_starts else None
         self._elapsed[:] = 0
         self._needs_reset[:] = False
         self._any_needs_reset = False
@@ -128,7 +135,10 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def _reset_ended(self, reward: FloatArray, terminated: BoolArray, truncated: BoolArray) -> None:
         fresh = self._needs_reset
-        self._current()[fresh] = self.world.draw_starts(int(fresh.sum()), self.np_random)
+        if self._first is None:
+            self._current()[fresh] = self.world.draw_starts(int(fresh.sum()), self.np_random)
+        else:
+            self._current()[fresh] = self._first[fresh]
         self._elapsed[fresh] = 0
         reward[fresh] = 0.0
         terminated[fresh] = truncated[fresh] = False
@@ -147,7 +157,8 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
 
     def state(self) -> dict[str, np.ndarray]:
         """The complete state as arrays; `elapsed` matters only with a time limit."""
-        return {
+        first = {} if self._first is None else {"first": self._first.copy()}
+        return first | {
             "positions": self._current().copy(),
             "elapsed": self._elapsed.copy(),
             "needs_reset": self._needs_reset.copy(),
@@ -157,21 +168,24 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue exactly from `state()`."""
         positions = np.array(state["positions"], dtype=np.int64)
+        first = np.array(state.get("first", positions), dtype=np.int64)
         elapsed = np.array(state["elapsed"], dtype=np.int64)
         needs_reset = np.array(state["needs_reset"], dtype=np.bool_)
-        for array in (positions, elapsed, needs_reset):
+        for array in (positions, first, elapsed, needs_reset):
             if array.shape != (self.num_envs,):
                 raise UserError(
                     f"The saved state has shape {array.shape}, but there are {self.num_envs} "
                     "environments: resume with the num_envs it was saved with."
                 )
-        if positions.min() < 0 or positions.max() >= self.world.num_states:
+        cells = np.concatenate([positions, first])
+        if cells.min() < 0 or cells.max() >= self.world.num_states:
             raise UserError(
                 f"The saved state lies outside the grid of {self.world.height} x "
                 f"{self.world.width} cells: resume with the grid it was saved with."
             )
         self.np_random = _decode_rng(state["rng"])
         self._positions, self._elapsed, self._needs_reset = positions, elapsed, needs_reset
+        self._first = first if self._same_starts else None
         self._any_needs_reset = bool(needs_reset.any())
 
 

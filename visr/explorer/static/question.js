@@ -8,7 +8,7 @@ import { $, complain, facts, make } from "./store.js";
 
 const MOST = 400;
 const PER_PLOT = 2;
-let answers = []; // [first step of the better, of the worse]
+let answers = []; // [first step of the better, of the worse, 1 if both are as good]
 let number = 0;
 let now = null;
 let timers = [];
@@ -25,12 +25,13 @@ export async function ask(button = null) {
   if (button) button.disabled = false;
 }
 
-async function answer(better) {
+async function answer(better, isEqual = 0) {
   if (answers.length === MOST) return complain("watch-error", `${MOST} answers are enough; save the task.`);
   const buttons = $("question").querySelectorAll("button");
   for (const button of buttons) button.disabled = true;
-  answers.push([now.pair[better], now.pair[1 - better]]);
-  if (await requestTask({ kind: "preferences", answers: answers.slice() })) await ask();
+  answers.push([now.pair[better], now.pair[1 - better], isEqual]);
+  if (answers.every((one) => one[2])) await ask(); // no task yet: nothing was better
+  else if (await requestTask({ kind: "preferences", answers: answers.slice() })) await ask();
   else answers.pop();
   for (const button of buttons) button.disabled = false;
 }
@@ -59,7 +60,8 @@ function show() {
     make("h2", {}, "Which of these two do you like better? ", make("span", { class: "muted" }, `${now.num_steps} recorded steps each`)),
     make("div", { class: "sides" }, ...sides),
     make("div", { class: "row" },
-      make("button", { id: "skip-question", onclick: (event) => ask(event.target) }, "Neither: ask another"),
+      make("button", { id: "as-good", onclick: () => answer(0, 1) }, "Both are as good"),
+      make("button", { id: "skip-question", onclick: (event) => ask(event.target) }, "Ask another"),
       make("span", { class: "muted", id: "answer-count", role: "status" }, count ? `${count} answer${count > 1 ? "s" : ""}; the task follows them` : "no answers yet"),
       make("span", { class: "grow" }),
       make("button", { onclick: close }, "Close"),

@@ -47,7 +47,7 @@ FORMS = (
 )
 """D is a number of features, K a number of skills, STEPS a number of steps such as 100k or 10m."""
 
-Way = Literal["fine-tuned", "from scratch", "relabelled"]
+Way = Literal["fine-tuned", "from scratch", "relabelled", "without free steps"]
 """How the plan `beyond` uses the rewarded steps, apart from the paper's way; see jobs.py."""
 INFERENCE_SHARE = 0.2
 """Share of the rewarded steps that infers the task before fine-tuning uses the rest."""
@@ -62,7 +62,7 @@ UPDATES_PER_FREE_STEP = 0.006
 """Updates on relabelled steps, per reward-free step, before Q acts."""
 _WAYS: dict[str, tuple[Way, ...]] = {
     "visr": ("fine-tuned", "from scratch", "relabelled"),
-    "visr-plus": ("relabelled",),
+    "visr-plus": ("relabelled", "without free steps"),
 }
 
 

@@ -63,6 +63,8 @@ class Options:
     """Plan beyond: only these uses of the rewarded steps."""
     trials: int = plan.Counts.trials
     """Episodes that score each policy."""
+    draws: int = plan.Counts.draws
+    """Independent draws of the rewarded phase of each run; its scores are means over them."""
     jobs: int = 1
     """Processes at a time, each on one core."""
     cluster: str | None = None
@@ -113,11 +115,10 @@ def run(args: list[str]) -> int:
 
 
 def _plan(chosen: Options) -> plan.Plan:
-    options.check_range(chosen, ("rewarded_steps", "trials", "jobs"), 1)
+    options.check_range(chosen, ("rewarded_steps", "trials", "draws", "jobs"), 1)
     options.check_range(chosen, ("free_steps",), 1, _MOST_FREE_STEPS)
     if chosen.suite != "beyond":
         options.refuse(chosen, ("free_steps",), "is for the plan beyond")
-    default = plan.counts_of(chosen.suite)
     return plan.make(
         chosen.suite,
         paper=chosen.paper,
@@ -127,7 +128,10 @@ def _plan(chosen: Options) -> plan.Plan:
         num_steps=chosen.num_steps,
         ways=chosen.ways,
         counts=plan.Counts(
-            chosen.rewarded_steps, default.rewarded_episodes, chosen.trials, chosen.free_steps
+            rewarded_steps=chosen.rewarded_steps,
+            trials=chosen.trials,
+            free_steps=chosen.free_steps,
+            draws=chosen.draws,
         ),
     )
 

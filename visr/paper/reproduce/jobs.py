@@ -66,12 +66,11 @@ def evaluate(run: RunDir, counts: Counts) -> None:
     if config.agent.algorithm in BASELINES:
         pretraining.evaluate_baseline(run, num_trials=counts.trials, seed=config.training.seed)
         return
-    cycles = counts.rewarded_episodes == 0
     result = api.load(run.path).phase_two(
-        num_episodes=counts.rewarded_steps if cycles else counts.rewarded_episodes,
+        num_episodes=counts.rewarded_episodes,
         num_steps=counts.rewarded_steps,
         num_trials=counts.trials,
-        num_tasks=Counts.rewarded_episodes if cycles else None,
+        num_draws=counts.draws,
         seed=config.training.seed,
     )
     result.save(run)
@@ -104,14 +103,18 @@ def _condition(run: Run, way: Way, counts: Counts) -> AdaptedCondition:
 
 def _settings(way: Way, counts: Counts) -> dict[str, Any]:
     """Fine-tuning settings of a way that differ from the defaults."""
-    if way != "relabelled":
+    if way in ("fine-tuned", "from scratch"):
         return {"from_scratch": True} if way == "from scratch" else {}
-    return {
-        **RELABELLING,
-        "free_steps": counts.free_steps,
-        "free_updates": round(counts.free_steps * UPDATES_PER_FREE_STEP),
-        "sweep_steps": int(INFERENCE_SHARE * counts.rewarded_steps),
-    }
+    sweep = int(INFERENCE_SHARE * counts.rewarded_steps)
+    free = round(counts.free_steps * UPDATES_PER_FREE_STEP)
+    if way == "relabelled":
+        steps = {"free_steps": counts.free_steps, "free_updates": free, "sweep_steps": sweep}
+        return {**RELABELLING, **steps}
+    # the same learner and as many updates in all, on the rewarded steps alone
+    per_round: int = RELABELLING["updates_per_round"]
+    updates = free + per_round * ((counts.rewarded_steps - sweep) // _STEPS_PER_ROUND)
+    rounds = max(counts.rewarded_steps // _STEPS_PER_ROUND, 1)
+    return {**RELABELLING, "updates_per_round": max(round(updates / rounds), 1)}
 
 
 def infer(run: Run, share: int, most: int) -> tuple[Task, int]:

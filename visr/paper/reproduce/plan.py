@@ -59,11 +59,13 @@ class Counts:
     rewarded_steps: int = 100_000
     """Steps with rewards, as in the paper."""
     rewarded_episodes: int = 50
-    """Most episodes with rewards, as in the paper; 0: no limit, and 50 tasks take turns."""
+    """Most episodes with rewards, as in the paper; each has its own task."""
     trials: int = 30
     """Episodes that score each policy."""
     free_steps: int = 1_000_000
     """Reward-free steps after pre-training that the way `relabelled` learns from."""
+    draws: int = 3
+    """Times that rewards are collected and tasks are inferred; scores are means over them."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Job:
         if self.phase == "adapt":
             return len(self.ways) * self.counts.rewarded_steps
         adapts = self.config.agent.algorithm in ADAPTING
-        return self.counts.rewarded_steps if adapts else 0
+        return self.counts.draws * self.counts.rewarded_steps if adapts else 0
 
     @property
     def config_hash(self) -> str:
@@ -120,10 +122,14 @@ class Job:
         The defaults of fine-tuning are all included, because every way depends on them.
         """
         content: dict[str, Any] = {"config": _choices(self.config)}
-        relabels = "relabelled" in self.ways
+        relabels = bool({"relabelled", "without free steps"} & set(self.ways))
         if self.phase != "train":
             counts = vars(self.counts)
-            content["counts"] = {k: v for k, v in counts.items() if k != "free_steps" or relabels}
+            matters = {
+                "free_steps": relabels,
+                "draws": self.phase == "evaluate" and self.counts.draws > 1,
+            }
+            content["counts"] = {k: v for k, v in counts.items() if matters.get(k, True)}
         if self.ways:
             # Ledgers written before the way `rounds` was removed contain these two values.
             all_ways = self.ways == agents.named("visr").ways
@@ -177,7 +183,7 @@ def make(
                 f"The agent {agent.name} cannot be given a task, and the plan grid compares nothing "
                 "else; leave it out (a random policy counts as 0 there)."
             )
-        train = Job(suite, agent.name, "train", config, counts or counts_of(suite))
+        train = Job(suite, agent.name, "train", config, counts or Counts())
         jobs.append(train)
         if suite != "grid":  # grid runs are evaluated while they train
             jobs.append(replace(train, phase="evaluate"))
@@ -195,11 +201,6 @@ def _check_ways(ways: Sequence[Way], suite: SuiteName, chosen: list[PlannedAgent
                 f"No agent of this plan adapts in the way {way!r}; leave it out, or use the plan beyond "
                 "with the agent visr."
             )
-
-
-def counts_of(suite: SuiteName) -> Counts:
-    """The paper's sizes; on MinAtar, where episodes are short, without the limit of 50 episodes."""
-    return Counts(rewarded_episodes=0) if suite in _MINATAR_SUITES else Counts()
 
 
 def _all_games(suite: SuiteName) -> tuple[str, ...]:

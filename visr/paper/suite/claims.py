@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from visr.paper.suite import statistics
-from visr.paper.suite.entries import BOTTOM, FROM_SCRATCH, Entry, Key, Suite
+from visr.paper.suite.entries import BOTTOM, FROM_SCRATCH, WITHOUT_FREE, Entry, Key, Suite
 from visr.paper.suite.read import short_count
 from visr.paper.suite.statistics import Improvement
 from visr.paper.suite.tables import Table, TableRow, with_interval
@@ -53,6 +53,8 @@ BEYOND = (
     Claim("VISR+ with relabelling beats the paper's VISR", _PLUS, "GPI VISR"),
     Claim("VISR+ with relabelling beats NSQ with as many rewarded steps", _PLUS, "NSQ @100k"),
     Claim("VISR+ with relabelling beats NSQ with 10 times as many", _PLUS, "NSQ @1M"),
+    Claim("VISR+ with relabelling beats NSQ with as many updates", _PLUS, "NSQ @10M"),
+    Claim("Free steps help the same learner with as many updates", _PLUS, WITHOUT_FREE),
     Claim("VISR+ with relabelling beats DQN with as many rewarded steps", _PLUS, "DQN @100k"),
     Claim("VISR+ with relabelling beats DQN with 10 times as many", _PLUS, "DQN @1M"),
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from visr import atari_games
 from visr.atari_games import GameSet
-from visr.config import ATARI, MINATAR
+from visr.config import MINATAR
 from visr.paper.suite import published, statistics
 from visr.paper.suite.read import RunSummary, short_count
 from visr.paper.suite.statistics import Aggregate
@@ -27,6 +27,9 @@ TOP, MIDDLE, BOTTOM = "top_unsupervised_only", "mid_data_limited_rl", "bottom_rl
 """The three sections of the paper's table, as `data/paper_table.csv` names them."""
 RANDOM = "Random"
 FROM_SCRATCH = "Fine-tuning's learner from scratch"
+WITHOUT_FREE = "Relabelling's learner from scratch"
+"""The same settings and updates as relabelling, on rewarded steps alone."""
+_NEW = {"from scratch": FROM_SCRATCH, "without free steps": WITHOUT_FREE}
 _TITLES = {"atari": "Atari", "minatar": "MinAtar", "other": "Other environments"}
 _REFERENCES = (
     "NSQ @10M",
@@ -133,8 +136,7 @@ def _conditions(run: RunSummary) -> list[tuple[Key, Condition]]:
         elif condition.is_unadapted and (name := _unadapted_name(run.label)):
             found.append((Key(name, "0", TOP, steps), condition))
     for condition in run.adapted:
-        is_new = condition.name == "from scratch"
-        name = FROM_SCRATCH if is_new else f"{run.label}, {condition.name}"
+        name = _NEW.get(condition.name, f"{run.label}, {condition.name}")
         found.append((Key(name, budget, BOTTOM, steps + condition.num_free_steps), condition))
     return found
 
@@ -145,10 +147,10 @@ def _unadapted_name(label: str) -> str | None:
 
 
 def _budget(run: RunSummary) -> str:
-    """Rewarded steps, rounded; "100k" also if the paper's limit of 50 episodes on Atari ended them."""
+    """Rewarded steps, rounded; "100k" also if the paper's limit of 50 episodes ended them."""
     phase = run.phase_two
     assert phase is not None
-    is_papers = run.env.startswith(ATARI) and phase.num_rewarded_episodes >= _EPISODES
+    is_papers = phase.num_rewarded_episodes == _EPISODES
     if phase.num_rewarded_steps <= 110_000 and (is_papers or phase.num_rewarded_steps >= 90_000):
         return "100k"
     # to half a leading digit (20k, 25k, 30k), because seeds differ by a few steps

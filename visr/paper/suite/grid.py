@@ -63,7 +63,8 @@ def table(by_name: ByName) -> Table:
         caption=(
             "Exact, not sampled: 0 is the value of a random policy, 1 that of an optimal one. "
             "Own: the policy of w; GPI: the best action over w and its neighbours; planned: an "
-            "optimal policy for the reward φ·w, the limit of these features. ± is the standard "
+            "optimal policy for the reward φ·w, scored on the true one; no bound, other policies may do "
+            "better. ± is the standard "
             "deviation over seeds."
         ),
         columns=("Run", *_COLUMNS.values()),

@@ -15,6 +15,8 @@ from visr.storage.files import read_checked_arrays, reading, write_tensors
 
 _MOST = 10_000
 """The longest side of an array."""
+_MOST_EXAMPLES = 16
+"""All are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +72,8 @@ def _checked(arrays: dict[str, NDArray]) -> dict[str, NDArray]:
         if name not in arrays:
             raise ValueError(f"{name} is missing")
     frames, length = arrays["real"], len(np.atleast_1d(arrays["accuracy"]))
-    if frames.ndim != 5 or min(frames.shape) < 1 or max(frames.shape) > _MOST:
+    is_long = frames.ndim == 5 and (len(frames) > _MOST_EXAMPLES or max(frames.shape) > _MOST)
+    if frames.ndim != 5 or min(frames.shape) < 1 or is_long:
         raise ValueError(f"real has shape {frames.shape}")
     if frames.shape != arrays["predicted"].shape or frames.shape[1] != length + 1:
         raise ValueError("its arrays do not fit each other")

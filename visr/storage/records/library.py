@@ -78,4 +78,8 @@ class Library:
         with schema.refusing(
             f"{path} is not a library", "remove it; a longer training writes another"
         ):
-            return schema.read(cls, content)
+            library = schema.read(cls, content)
+            sizes = {len(task.observation) for task in library.tasks} - {0}
+            if len(sizes | ({len(library.field_names)} - {0})) > 1:
+                raise ValueError("its goals have not one number for each field name")
+            return library

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from visr.config import Bound
 from visr.errors import UserError
-from visr.storage import schema
-from visr.storage.files import check_tensors, write_tensors
+from visr.storage import new_files, schema
+from visr.storage.files import read_checked_arrays, write_tensors
 
 _NAME = re.compile(r"[^/\\]+\.[0-9a-f]{16}\.safetensors")
 _LARGEST = 2**30
@@ -53,7 +53,13 @@ class Refinement:
     """How well a learned reward model predicted held-out rewards; None if the reward is known exactly."""
     file: str = ""
     """The name of the file of weights, beside task.json."""
+    learner_file: str = ""
+    """The name of the learner's file beside it, from which --resume continues; "" without one."""
     weights: dict[str, NDArray] = field(default_factory=dict, metadata=schema.NOT_STORED)
+    learner: dict[str, NDArray] = field(default_factory=dict, metadata=schema.NOT_STORED)
+    """The networks that learn and their optimiser's state."""
+    learner_place: Path | None = field(default=None, metadata=schema.NOT_STORED)
+    """Where they are kept; read by `learner_state`."""
 
     @property
     def is_refined(self) -> bool:
@@ -61,35 +67,56 @@ class Refinement:
         return bool(self.weights)
 
     def saved_beside(self, path: Path) -> Refinement:
-        """Write the weights beside path, under a name of their content."""
-        plain = {name: np.array(array, order="C") for name, array in self.weights.items()}
-        content = safetensors.numpy.save(plain)
-        digest = hashlib.sha256(content).hexdigest()[:16]
-        name = f"{path.stem}.{digest}.safetensors"
-        write_tensors(path.with_name(name), content)
-        return replace(self, file=name)
+        """Write the weights and the learner beside path, under names of their content."""
+        return replace(
+            self,
+            file=_saved(path, self.weights),
+            learner_file=_saved(path, self.learner) if self.learner else "",
+        )
 
     def loaded_from(self, path: Path) -> Refinement:
         """Read the weights beside path; a UserError if they are missing or damaged."""
-        if not _NAME.fullmatch(self.file):
+        place = path.with_name(self.learner_file) if self.learner_file else None
+        if not all(map(_NAME.fullmatch, (self.file, self.learner_file or self.file))):
             raise ValueError("its file of weights has no proper name")
-        place, remedy = path.with_name(self.file), "refine the task again"
-        try:
-            if place.stat().st_size > _LARGEST:
-                raise ValueError(f"it is larger than {_LARGEST:,} bytes")
-            check_tensors(place)
-            with safetensors.safe_open(str(place), framework="np") as file:
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        except FileNotFoundError:
-            raise UserError(f"{place}, the weights of {path}, is missing; {remedy}.") from None
-        except (OSError, safetensors.SafetensorError, ValueError) as error:
-            raise UserError(f"{place} is damaged ({error}); {remedy}.") from None
-        return replace(self, weights=weights)
+        return replace(self, weights=_loaded(path.with_name(self.file), path), learner_place=place)
+
+    def learner_state(self) -> dict[str, NDArray]:
+        """The networks that learn and their optimiser's state; empty if they were not kept."""
+        if self.learner or self.learner_place is None:
+            return self.learner
+        return _loaded(self.learner_place, self.learner_place)
 
 
-def remove_others(path: Path, kept: str) -> None:
+def _saved(path: Path, tensors: dict[str, NDArray]) -> str:
+    """The name of the file, beside path."""
+    content = safetensors.numpy.save({k: np.array(v, order="C") for k, v in tensors.items()})
+    name = f"{path.stem}.{hashlib.sha256(content).hexdigest()[:16]}.safetensors"
+    write_tensors(path.with_name(name), content)
+    return name
+
+
+def _loaded(place: Path, of: Path) -> dict[str, NDArray]:
+    """The tensors of a file of weights that belongs to the task `of`."""
+    remedy = "refine the task again"
+    try:
+        if place.stat().st_size > _LARGEST:
+            raise ValueError(f"it is larger than {_LARGEST:,} bytes")
+        return read_checked_arrays(place)[0]
+    except FileNotFoundError:
+        raise UserError(f"{place}, the weights of {of}, is missing; {remedy}.") from None
+    except (OSError, safetensors.SafetensorError, ValueError) as error:
+        raise UserError(f"{place} is damaged ({error}); {remedy}.") from None
+
+
+def remove_others(path: Path, kept: Refinement | None) -> None:
     """Remove files of weights of earlier tasks with the same name."""
+    names = () if kept is None else (kept.file, kept.learner_file)
     for other in path.parent.glob("*.safetensors"):
         is_of_task = _NAME.fullmatch(other.name) and other.name.startswith(f"{path.stem}.")
-        if is_of_task and other.name.count(".") == path.stem.count(".") + 2 and other.name != kept:
-            other.unlink(missing_ok=True)
+        if (
+            is_of_task
+            and other.name.count(".") == path.stem.count(".") + 2
+            and other.name not in names
+        ):
+            new_files.remove(other)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from visr import arguments
 from visr.config import Bound
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.storage import new_files, schema
 from visr.storage.files import read_json, write_json
 from visr.storage.records.refinement import Refinement, remove_others
@@ -102,8 +102,9 @@ class Task(Summary):
         """The same direction with another weight; a negative weight turns it round."""
         if not isinstance(weight, int | float | np.number):
             return NotImplemented
-        if not math.isfinite(weight):
-            raise UserError(f"The weight {weight} of `{self.name}` must be a finite number.")
+        if not abs(weight) < 1e300:  # NaN and whole numbers beyond the range of a float, too
+            shown = short_repr(weight)
+            raise UserError(f"The weight {shown} of `{self.name}` must be a finite number.")
         if (weight > 0 and not self.parts) or weight == 0:
             return replace(self, length=self.length * float(weight), parts=())
         return mix([(part, k * float(weight)) for part, k in self._terms()])
@@ -116,7 +117,7 @@ class Task(Summary):
             return NotImplemented
         if not divisor:
             raise UserError(f"`{self.name}` is divided by 0; divide by another number.")
-        return self * (1 / float(divisor))
+        return self * (1 / divisor)  # pyright: ignore[reportArgumentType]
 
     def __neg__(self) -> Task:
         """The opposite direction."""
@@ -173,7 +174,7 @@ class Task(Summary):
             stored = replace(self, refinement=refinement)
         write_json(path, stored.to_dict())
         new_files.remove(evaluation_of(path))
-        remove_others(path, "" if refinement is None else refinement.file)
+        remove_others(path, refinement)
 
     def to_dict(self) -> dict[str, Any]:
         """The content of task.json; infinities become null."""
@@ -207,8 +208,8 @@ class Task(Summary):
             raise ValueError("standard_error does not have one number for every one of w")
         return task
 
-    def require_fit(self, env: str, size: int) -> None:
-        """Refuse a task that was made for another environment or for another number of features."""
+    def require_fit(self, env: str, size: int, num_states: int | None = None) -> None:
+        """Refuse a task of another environment, or of another number of features or of states."""
         if self.length == 0:
             raise UserError(f"The task `{self.name}` has weight 0; add another task to it.")
         if self.env not in ("", env):
@@ -220,6 +221,11 @@ class Task(Summary):
             raise UserError(
                 f"The task `{self.name}` has {len(self.w)} features and this run has "
                 f"{size}; infer it with this run."
+            )
+        if self.reward is not None and num_states not in (None, len(self.reward)):
+            raise UserError(
+                f"The task `{self.name}` has a reward over {len(self.reward)} states and this world has "
+                f"{num_states}; infer it with this run."
             )
 
 
@@ -250,9 +256,9 @@ def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
                 f"`{task.name}` is a task of {task.env} with {len(task.w)} features and `{first.name}` one "
                 f"of {first.env} with {len(first.w)}; only tasks of one run can be mixed."
             )
-        if not math.isfinite(weight) or abs(weight) > 1e6:
+        if not abs(weight) <= 1e6:
             raise UserError(
-                f"The weight {weight} of `{task.name}` must be a number of at most 1e6."
+                f"The weight {short_repr(weight)} of `{task.name}` must be a number of at most 1e6."
             )
     w = np.sum([weight * task.w for task, weight in parts], axis=0)
     length = float(np.linalg.norm(w))

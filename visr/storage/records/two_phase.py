@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,10 @@ class Condition:
     num_steps: Annotated[tuple[schema.Count, ...], Bound(1)]
     num_cut: schema.Count = field(default=0, metadata=schema.ONLY_IF_CHANGED)
     """Episodes that were cut because the environment has no time limit."""
+    draws: Annotated[tuple[Score, ...], Bound(0, 1000)] = field(
+        default=(), metadata=schema.ONLY_IF_CHANGED
+    )
+    """The mean score of each draw of the rewarded phase, if there were several."""
 
     def __post_init__(self) -> None:
         if len(self.scores) != len(self.num_steps):
@@ -70,6 +75,25 @@ class Condition:
             num_steps=tuple(num_steps),
             num_cut=num_cut,
         )
+
+    @classmethod
+    def of_draws(cls, found: Sequence[Condition]) -> Condition:
+        """One condition over several draws: mean and standard error are over their means."""
+        first, means = found[0], [condition.mean for condition in found]
+        if len(found) == 1:
+            return first
+        normalised = [c.human_normalised for c in found if c.human_normalised is not None]
+        explained = [c.r_squared for c in found if c.r_squared is not None]
+        together = cls.from_scores(
+            first.name,
+            [score for condition in found for score in condition.scores],
+            [steps for condition in found for steps in condition.num_steps],
+            float(np.mean(normalised)) if normalised else None,
+            float(np.mean(explained)) if explained else None,
+            sum(condition.num_cut for condition in found),
+        )
+        error = float(np.std(means, ddof=1) / math.sqrt(len(means)))
+        return dataclasses.replace(together, standard_error=error, draws=tuple(means))
 
     @property
     def is_inferred(self) -> bool:
@@ -121,7 +145,7 @@ class TwoPhase:
     num_seen: schema.Count
     """Steps with a reward other than 0."""
     num_trials: schema.Count
-    """Episodes of each condition."""
+    """Episodes of each condition, in each draw."""
     epsilon: Score
     clip_rewards: bool
     random_score: Score | None
