@@ -40,23 +40,18 @@ _GRID_LITERAL: dict[str, object] = {
 # The authors' notebook. Its psi loss is the mean over the 5 cumulants of what we sum, so that Adam's
 # epsilon of 1e-5 is 5e-5 here. One environment for each of its 32 trajectories, one update a round.
 _NOTEBOOK: dict[str, object] = {
-    "max_episode_steps": 39,
+    **_GRID_LITERAL,
     "same_starts": True,
-    "gamma": 0.95,
-    "target_period": 1,
     "epsilon": 0.1,
     "gpi_distribution": "uniform",
     "phi_layers": 1,
-    "psi_learning_rate": 1e-4,
     "psi_adam_epsilon": 5e-5,
     "phi_learning_rate": 1e-3,
     "phi_adam_epsilon": 1e-8,
-    "num_steps": 38_400_000,
     "num_envs": 32,
     "num_actor_groups": 1,
+    "num_processes": 1,
 }
-
-_CENTRED: dict[str, object] = {"centred_features": True, "feature_centre": "latest"}
 
 # The same method with our own choices for all that the paper leaves open (docs/results/appendix_ablation.md).
 _WIDE: dict[str, object] = {
@@ -101,6 +96,8 @@ _ATARI: dict[str, object] = {
     "log_every": 40_000,
     "checkpoint_every": 400_000,
 }
+
+_CENTRED: dict[str, object] = {"centred_features": True, "feature_centre": "latest"}
 
 # For a CPU and an afternoon: the network of Mnih et al. (2013) without an LSTM, and four times as many
 # updates per step, because the run has 2M steps instead of 250M (docs/guides/atari.md has the measurements).
