@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 
 import numpy as np
 import pytest
@@ -108,31 +109,30 @@ def test_updates_are_the_notebooks():
             optimiser.step()
     after = agent.state_dict()
     assert (after["psi.task.weight"] - ours["psi.task.weight"]).abs().max() > 1e-4
-    close = {"rtol": 1e-4, "atol": 2e-6}
-    torch.testing.assert_close(after["psi.observation.weight"], psi[0][:STATES], **close)
-    torch.testing.assert_close(after["psi.task.weight"], psi[0][STATES:].T, **close)
-    torch.testing.assert_close(after["psi.body.0.weight"], psi[2].T, **close)
-    torch.testing.assert_close(by_action(after["psi.readout.weight"]), psi[4].T, **close)
-    torch.testing.assert_close(after["phi.observation.weight"], phi[0], **close)
-    torch.testing.assert_close(after["phi.readout.weight"], phi[2].T, **close)
+    assert_close = functools.partial(torch.testing.assert_close, rtol=1e-4, atol=2e-6)
+    assert_close(after["psi.observation.weight"], psi[0][:STATES])
+    assert_close(after["psi.task.weight"], psi[0][STATES:].T)
+    assert_close(after["psi.body.0.weight"], psi[2].T)
+    assert_close(by_action(after["psi.readout.weight"]), psi[4].T)
+    assert_close(after["phi.observation.weight"], phi[0])
+    assert_close(after["phi.readout.weight"], phi[2].T)
 
 
 def test_every_episode_begins_in_the_environments_first_cell():
     env = GridVectorEnv(GridWorld(10, 10), 6, max_episode_steps=3, same_starts=True)
     first, _ = env.reset(seed=1)
-    rng, seen = np.random.default_rng(0), []
-    for step in range(1, 13):
-        seen.append(env.step(rng.integers(4, size=6))[0])
-        if step == 5:
-            saved = env.state()
+    rng = np.random.default_rng(0)
+    seen: list[np.ndarray] = []
+    seen += [env.step(rng.integers(4, size=6))[0] for _ in range(5)]
+    saved = env.state()
+    seen += [env.step(rng.integers(4, size=6))[0] for _ in range(7)]
     assert np.array_equal(seen[3], first)
     assert np.array_equal(seen[7], first)
     resumed = GridVectorEnv(GridWorld(10, 10), 6, max_episode_steps=3, same_starts=True)
     resumed.reset(seed=2)
     resumed.load_state(saved)
-    for _ in range(3):
-        observation = resumed.step(np.zeros(6, np.int64))[0]
-    assert np.array_equal(observation, first)
+    after = [resumed.step(np.zeros(6, np.int64))[0] for _ in range(3)]
+    assert np.array_equal(after[-1], first)
 
 
 def test_phi_cannot_have_more_layers_than_there_are():

@@ -35,7 +35,7 @@ def replay(preset: str, seconds: float) -> dict[str, Any]:
         next(rounds)
     loop._begin_stage()
     jobs = {"learner": lambda: len(loop._learn(_ROUND)), "passes": _passes(loop)}
-    jobs["acting"] = lambda: loop.actor.explore(loop.practice.w, loop.practice.epsilon).num_steps
+    jobs["acting"] = lambda: _acted(loop)
     turns = take_turns(jobs, seconds)
     rounds.close()
     loop.close()
@@ -46,6 +46,13 @@ def replay(preset: str, seconds: float) -> dict[str, Any]:
         "transitions_per_update": loop._batch_sizes()[1],
         "tasks_per_update": loop._batch_sizes()[0],
     }
+
+
+def _acted(loop: ReplayLoop) -> int:
+    """Steps of one unroll of every environment."""
+    (pool,) = loop.actor_pools
+    pool.begin(loop.agent.psi, loop.practice.pursuit)
+    return sum(unroll.num_steps for unroll in pool.collect())
 
 
 def _passes(loop: ReplayLoop) -> Job:
