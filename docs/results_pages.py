@@ -687,10 +687,10 @@ def index_page(minatar: Suite) -> str:
         "chosen on the grid's families of tasks and on MinAtar's Breakout and Asterix, so these numbers are optimistic there.",
         "[The report](../report.md) says what of the paper was reproduced, in the form of a paper; [Table 1](table1.md) sets its rows beside ours.",
         "What was tried, what did not work, and how settings were chosen: the appendices on [the paper's agents](appendix_paper.md), "
-        "[the additions](appendix_additions.md) and [the settings of `grid-wide`](appendix_ablation.md). Numbers in the appendices are those of "
+        "[the replay learner](appendix_replay.md), [the additions](appendix_additions.md) and [the settings of `grid-wide`](appendix_ablation.md). Numbers in the appendices are those of "
         "the day on which they were written.",
         "```{toctree}\n:hidden:\n\n../report\ntable1\nreplay\ngrid\nminatar\natari\nclassic_control\nspeed\nmodels\nappendix_paper\n"
-        "appendix_additions\nappendix_ablation\n```",
+        "appendix_replay\nappendix_additions\nappendix_ablation\n```",
     ])  # fmt: skip
 
 

@@ -42,9 +42,9 @@ def __getattr__(name: str) -> Any:
             return "unknown"
     if name not in __all__:
         raise AttributeError(f"module 'visr' has no attribute {name!r}")
-    from visr import surroundings
+    from visr import startup_checks
 
-    surroundings.check()
+    startup_checks.check()
     from visr import api
 
     return getattr(api, name)

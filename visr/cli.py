@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from visr import surroundings, terminal
+from visr import startup_checks, terminal
 from visr.errors import (
     HelpShown,
     Stopped,
@@ -136,7 +136,7 @@ def _run(args: list[str]) -> int:
     if verb not in VERBS:
         hint = did_you_mean(verb, VERBS, "`visr --help` lists the commands.", "`visr {}`")
         raise UserError(f"There is no command `{verb}`; {hint}")
-    surroundings.check(needs_torch=verb not in _WITHOUT_TORCH)
+    startup_checks.check(needs_torch=verb not in _WITHOUT_TORCH)
     try:
         return _load(verb)(rest)
     except HelpShown:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visr import config as configuration
-from visr import envs, extending, terminal
+from visr import envs, extend_run, terminal
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import BASELINES, REPLAY_LEARNERS, RunConfig, cost
@@ -18,7 +18,7 @@ from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference import kept_recording, offline, recording
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
-from visr.training import boards, driver
+from visr.training import driver, metric_loggers
 from visr.training.driver import Every, Hooks, Observer
 from visr.training.loop import Loop
 from visr.training.metrics import MetricsWriter
@@ -88,7 +88,7 @@ def resume(
         )
     with run.locked():
         before = run.config()
-        config = before if num_steps is None else extending.extended(run, before, num_steps)
+        config = before if num_steps is None else extend_run.extended(run, before, num_steps)
         left = config.training.num_steps - max((int(p.stem) for p in run.checkpoints()), default=0)
         estimate = cost.of_training(config, max(left, 0))
         cost.require_consent(run.path, config, estimate, accept_cost)
@@ -102,7 +102,7 @@ def resume(
                 _save_first(run, trainer)
             driver.restore(run, trainer, rows)
             if config != before:
-                extending.extend(run, before, config, trainer.num_steps)
+                extend_run.extend(run, before, config, trainer.num_steps)
             _train(run, trainer, rows, observe, _flags(cluster, wandb, accept_cost))
     return run
 
@@ -131,7 +131,7 @@ def _require_wandb(config: RunConfig, wandb: bool) -> None:
     if wandb and config.agent.algorithm in _STABLE_BASELINES:
         raise UserError(f"{config.agent.algorithm} does not log to wandb; leave out --wandb.")
     if wandb:
-        boards.require_wandb()
+        metric_loggers.require_wandb()
 
 
 @contextlib.contextmanager

@@ -191,7 +191,7 @@ def test_the_advice_of_doctor_trains_with_the_settings_that_it_checked(
     assert "Next: visr pretrain Pendulum-v1 --discretise 3\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("env", ["tempfile:mkdtemp", "visr.cli:main", "visr.surroundings:check"])
+@pytest.mark.parametrize("env", ["tempfile:mkdtemp", "visr.cli:main", "visr.startup_checks:check"])
 def test_functions_of_modules_that_visr_imports_are_not_called(
     env: str, here: Path, monkeypatch: pytest.MonkeyPatch
 ):

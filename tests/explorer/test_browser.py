@@ -14,7 +14,7 @@ import pytest
 from tests.explorer.launching import Launched, serving, untrained
 from visr import api, config
 from visr.config import presets
-from visr.explorer import launches, serve
+from visr.explorer import running_explorers, serve
 from visr.storage.records.task import Task
 from visr.storage.tables import append_rows
 
@@ -458,7 +458,7 @@ def test_a_page_in_a_private_file_leads_to_the_explorer(
 ):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     server, context = launched.server, browser.new_context()
-    with launches.registered(launches.Launch(1, server.url, "run")) as file:
+    with running_explorers.registered(running_explorers.Launch(1, server.url, "run")) as file:
         page = context.new_page()
         page.goto(file.as_uri())
         page.wait_for_url(f"http://127.0.0.1:{server.port}/**")

@@ -19,7 +19,7 @@ import tyro
 from visr import terminal
 from visr.commands import options, output
 from visr.errors import UserError
-from visr.explorer import launches
+from visr.explorer import running_explorers
 from visr.storage.files import write_bytes
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ def _registered(server: Server, run: str) -> Iterator[Path | None]:
     """List this explorer while it serves, where that is possible."""
     with contextlib.ExitStack() as stack:
         try:
-            launch = launches.Launch(os.getpid(), server.url, str(Path(run).absolute()))
-            page = stack.enter_context(launches.registered(launch))
+            launch = running_explorers.Launch(os.getpid(), server.url, str(Path(run).absolute()))
+            page = stack.enter_context(running_explorers.registered(launch))
         except (OSError, UserError) as error:
             output.say(f"This explorer is not listed, and no browser is opened: {error}")
             page = None
@@ -133,7 +133,7 @@ def _registered(server: Server, run: str) -> Iterator[Path | None]:
 def _list(chosen: Options) -> int:
     """Show, or stop, the explorers of this user."""
     wanted = str(Path(chosen.run).absolute()) if chosen.run else None
-    found = [launch for launch in launches.running() if wanted in (None, launch.run)]
+    found = [launch for launch in running_explorers.running() if wanted in (None, launch.run)]
     if chosen.stop:
         found = [
             launch for launch in found if launch.ask("POST", "/api/stop") == http.HTTPStatus.OK

@@ -106,12 +106,12 @@ def run(args: list[str]) -> int:
 def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir:
     from visr import api, pretraining
     from visr.envs import modules
-    from visr.training import boards, progress
+    from visr.training import metric_loggers, progress
 
     if chosen.resume is None:
         modules.trust(config.env, remember=True)
     if chosen.wandb:
-        boards.require_wandb()  # it may ask for a key
+        metric_loggers.require_wandb()  # it may ask for a key
     with progress.training_progress() as observe:
         if chosen.resume is not None:
             processes = chosen.training.num_processes

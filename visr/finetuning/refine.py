@@ -23,7 +23,7 @@ from visr.finetuning.offline_q import RATE, BaseValues, NetworkLearner, OfflineL
 from visr.finetuning.offline_steps import OfflineSteps, split
 from visr.finetuning.policy_value import POLICIES, Evaluation, FittedEvaluation, PolicyValue
 from visr.finetuning.reward_labels import Labels
-from visr.finetuning.table import TableEvaluation, TableLearner, TableModel
+from visr.finetuning.tabular_q import TableEvaluation, TableLearner, TableModel
 from visr.networks.residual import ResidualValues
 from visr.ops import derived_seed
 from visr.storage import schema

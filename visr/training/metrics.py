@@ -16,10 +16,10 @@ from visr.config.fields import AgentConfig
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
-from visr.training.boards import TensorBoard, WeightsAndBiases
 from visr.training.checkpoint import diverged
 from visr.training.driver import Status
 from visr.training.learner import within
+from visr.training.metric_loggers import TensorBoard, WeightsAndBiases
 
 log = terminal.logger()
 

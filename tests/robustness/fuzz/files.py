@@ -25,7 +25,7 @@ from visr import envs
 from visr.config import FinetuneConfig, RunConfig
 from visr.config import file as settings_file
 from visr.errors import UserError
-from visr.explorer import launches
+from visr.explorer import running_explorers
 from visr.inference import dataset, grid_rewards
 from visr.paper.reproduce import ledger
 from visr.storage import consent, schema, tables
@@ -35,7 +35,7 @@ from visr.storage.records.grid import Evaluation
 from visr.storage.records.task import Task
 from visr.storage.records.two_phase import Adapted, AdaptedCondition, Condition, TwoPhase
 from visr.storage.run_dir import RunDir
-from visr.training import boards
+from visr.training import metric_loggers
 
 
 class Reader(NamedTuple):
@@ -96,7 +96,7 @@ def _records() -> list[tuple[str, float, Any, Callable[[Path], Any]]]:
     exactly = Evaluation(
         "goal", 0.5, 1.0, 0.5, 2.0, 0.9, True, np.array([0, 1, 2, 3]), np.zeros(4), np.ones(4)
     )
-    launch = launches.Launch(1, "http://127.0.0.1:8000/?token=t", "runs/a")
+    launch = running_explorers.Launch(1, "http://127.0.0.1:8000/?token=t", "runs/a")
     return [
         ("task.json", 4, TASK, _task),
         ("config.json", 4, CONFIG, _config),
@@ -107,7 +107,7 @@ def _records() -> list[tuple[str, float, Any, Callable[[Path], Any]]]:
         ("finetune.json", 1, schema.to_dict(plan), lambda p: FinetunePlan.load(RunDir(p.parent))),
         ("finetuned.json", 1, schema.to_dict(result), _finetuned),
         ("visr/trusted.json", 1, {"format": 1, "trusted": [{"module": "m", "file": "/m.py"}]}, _trusted),
-        ("wandb.json", 0.5, {"id": "0123456789abcdef"}, lambda p: boards._id(RunDir(p.parent))),
+        ("wandb.json", 0.5, {"id": "0123456789abcdef"}, lambda p: metric_loggers._id(RunDir(p.parent))),
         ("launch.json", 0.5, schema.to_dict(launch), _launch),
     ]  # fmt: skip
 
@@ -147,7 +147,7 @@ def _trusted(path: Path) -> None:
 
 
 def _launch(path: Path) -> None:
-    if launches._read(path) is None:  # it is ignored
+    if running_explorers._read(path) is None:  # it is ignored
         raise UserError("It is not a record of an explorer.")
 
 

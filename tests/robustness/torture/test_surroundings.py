@@ -59,7 +59,7 @@ def test_training_works_without_terminal_output_or_home(place: str, tmp_path: Pa
     assert run.last_row(run.metrics)["num_steps"] == 1_280
 
 
-WALL_CLOCK = {"paper/reproduce/ledger.py": 2, "training/boards.py": 2}
+WALL_CLOCK = {"paper/reproduce/ledger.py": 2, "training/metric_loggers.py": 2}
 """Start and end of a job, shown in the ledger; times of TensorBoard. Nothing is computed from them."""
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import visr
-from visr import surroundings
+from visr import startup_checks
 from visr.cli import VERBS, main
 from visr.errors import UserError
 
@@ -67,12 +67,12 @@ def test_too_little_memory_is_one_sentence_before_torch_is_imported(kind: int, n
 
 def test_a_small_container_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "memory.max").write_text("134217728\n")
-    monkeypatch.setattr(surroundings, "_LIMITS", (str(tmp_path / "memory.max"),))
+    monkeypatch.setattr(startup_checks, "_LIMITS", (str(tmp_path / "memory.max"),))
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(UserError, match="134 MB of memory"):
-        surroundings.check()
+        startup_checks.check()
     (tmp_path / "memory.max").write_text("max\n")
-    surroundings.check()
+    startup_checks.check()
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -36,7 +36,7 @@ def test_without_wandb_the_flag_says_what_to_install_and_writes_nothing(
 def test_agents_that_write_no_metrics_refuse_wandb(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("visr.training.boards.require_wandb", lambda: None)
+    monkeypatch.setattr("visr.training.metric_loggers.require_wandb", lambda: None)
     words = ["--algorithm", "dqn", "--wandb", "--out", str(tmp_path / "run")]
     assert main(["pretrain", "CartPole-v1", *words]) == 2
     assert "dqn does not log to wandb" in capsys.readouterr().err

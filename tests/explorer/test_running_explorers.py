@@ -19,8 +19,8 @@ import pytest
 from tests.explorer.launching import serving
 from tests.test_cli import visr
 from visr.errors import UserError
-from visr.explorer import launches
-from visr.explorer.launches import Launch
+from visr.explorer import running_explorers
+from visr.explorer.running_explorers import Launch
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +79,15 @@ def test_files_of_a_killed_explorer_are_removed(process: subprocess.Popen[str], 
     process.wait(timeout=60)
     assert len(list(folder.iterdir())) == 2
     (folder / "made-up.json").write_text("[" * 100_000)
-    assert launches.running() == []
+    assert running_explorers.running() == []
     assert list(folder.iterdir()) == []
 
 
 def test_a_listed_port_that_another_server_took_is_not_stopped(trained: Path, folder: Path):
     with serving(trained) as other:
         url = f"http://127.0.0.1:{other.server.port}/?token=of-a-launch-that-is-gone"
-        with launches.registered(Launch(1, url, "run")):
-            assert launches.running() == []
+        with running_explorers.registered(Launch(1, url, "run")):
+            assert running_explorers.running() == []
         assert other.is_serving()
 
 
@@ -129,7 +129,7 @@ def test_a_folder_that_others_can_change_is_not_used(folder: Path, tmp_path: Pat
     else:
         folder.write_text("")
     with pytest.raises(UserError, match="XDG_RUNTIME_DIR"):
-        launches.running()
+        running_explorers.running()
 
 
 @pytest.mark.parametrize(
