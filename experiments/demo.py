@@ -92,7 +92,7 @@ def ask(run: visr.Run) -> list[Wish]:
         ),
         (
             "A demonstration",
-            "A path was shown, without rewards or actions. Here each of its cells is worth 1.",
+            "A path was shown, no actions. Being on it is worth 1.",
             "run.infer(demonstration=path)",
             run.infer(demonstration=path, name="shown"),
             visited,
