@@ -95,3 +95,10 @@ def test_actions_have_names_that_people_use(env: str, names: list[str], tiny):
     config = tiny() if env.startswith("visr") else api.presets.for_environment(env, "visr")
     config = api.configuration.replace(config, env=env)
     assert envs.space_codec(config).action_names == names
+
+
+@pytest.mark.parametrize(("limit", "steps"), [(0, 100), (130, 130)])
+def test_an_episode_of_a_grid_without_a_time_limit_is_cut(limit: int, steps: int, run: api.Run):
+    config = configuration.replace(run.config, max_episode_steps=limit)
+    (episode,) = play(run.agent, config, run.skill(0))
+    assert episode.num_steps == steps

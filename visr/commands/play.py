@@ -28,8 +28,8 @@ class Options:
     """Record the episodes in this MP4 (needs visr[video]) or GIF file."""
     episodes: int = 1
     """Number of episodes."""
-    max_steps: int = 4_500
-    """End an episode after this many steps."""
+    max_steps: int | None = None
+    """End an episode after this many steps (default: 4,500; 100 on a grid without time limit)."""
     epsilon: float | None = None
     """Probability of a random action; by default the run's."""
     seed: int = 0
@@ -51,7 +51,7 @@ def run(args: list[str]) -> int:
         task,
         video=chosen.video,
         num_episodes=chosen.episodes,
-        max_steps=chosen.max_steps,
+        **options.given(max_steps=chosen.max_steps),
         epsilon=chosen.epsilon,
         seed=chosen.seed,
     )

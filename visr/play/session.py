@@ -101,6 +101,10 @@ class Session:
             self._screen.close()
 
 
+_MOST, _MOST_ON_ENDLESS_GRID = 4_500, 100
+"""Steps of an episode that does not end before; on a grid the agent arrives earlier."""
+
+
 def play(
     agent: Agent,
     config: RunConfig,
@@ -109,7 +113,7 @@ def play(
     *,
     video: Path | None = None,
     num_episodes: int = 1,
-    max_steps: int = 4_500,
+    max_steps: int | None = None,
     epsilon: float | None = None,
     seed: int = 0,
 ) -> list[Episode]:
@@ -117,6 +121,8 @@ def play(
     writer = rendering.video_writer(video, config.env) if video else None
     screen = rendering.screen(config, task.reward) if video else None
     epsilon = config.agent.exploration if epsilon is None else epsilon
+    is_endless = config.is_grid and not config.grid.max_episode_steps
+    most = max_steps or (_MOST_ON_ENDLESS_GRID if is_endless else _MOST)
     session = Session(agent, config, epsilon=epsilon, seed=seed, screen=screen, asked=asked)
     session.actor.pursue(task.w)
 
@@ -132,7 +138,7 @@ def play(
         for number in range(num_episodes):
             session.begin(seed + number)
             record()
-            while not session.is_over and session.num_steps < max_steps:
+            while not session.is_over and session.num_steps < most:
                 session.step()
                 record()
             ended = (session.score, session.num_steps, session.is_over, session.asked_return)
