@@ -555,7 +555,7 @@ def speed_page() -> str:
         for one in json.loads((RESULTS / "speed/versions.json").read_text())
     ]
     return _joined([
-        "# Results: speed", NOTE, SPEED_WORDS, "```sh\nvisr bench NAME --seconds 2 --json > results/speed/NAME-1.json\n```",
+        "# Results: speed", NOTE, SPEED_WORDS, "```sh\nvisr bench grid --seconds 2 --json\n```",
         table(columns, rows), "## Seconds, memory and other ratios", table(["", "runs 1 and 2"], numbers),
         "## Before and after the restructuring",
         "Seconds of commit 715ec78 over those of the code of now, in turns of whole rounds, two runs each: above 1 is faster now.\n\n"

@@ -7,7 +7,6 @@ python experiments/compare_versions.py /tmp/old . --preset minatar --env MinAtar
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import subprocess
@@ -69,13 +68,13 @@ def ask(worker: subprocess.Popen[str]) -> list[float]:
 
 def work(options: argparse.Namespace) -> None:
     """Train some rounds for every line of standard input."""
-    configuration = importlib.import_module("visr.config")
-    presets: Any
+    from visr import config as configuration
+    from visr.training.loop import Loop as loop_class
+
     try:
-        presets = importlib.import_module("visr.config.presets")
+        from visr.config import presets
     except ImportError:  # before the restructuring
-        presets = importlib.import_module("visr.presets")
-    loop_class = importlib.import_module("visr.training.loop").Loop
+        from visr import presets  # pyright: ignore
     config = presets.get(options.preset)
     config = configuration.replace(config, env=options.env, num_steps=10**12, num_rewarded_envs=0)
     loop = loop_class(config)

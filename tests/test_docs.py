@@ -36,6 +36,7 @@ NOT_RUN = {
     "pip install": "changes the machine",
     "ray up": "rents machines",
     "ray attach": "rents machines",
+    "git worktree": "checks out an old commit",
     "cd": "is typed on rented machines",
     "make": "runs this test, or takes longer",
 }

@@ -57,7 +57,7 @@ def test_weights_of_a_refined_task_are_finite_float32(
     capsys: pytest.CaptureFixture[str],
 ):
     run = shutil.copytree(refined, tmp_path / "run")
-    (file,) = (run / "tasks").glob("*.safetensors")
+    file = run / "tasks" / read_json(RunDir(run).task("goal-refined"))["refinement"]["file"]
     weights = {k: change(x) for k, x in safetensors.torch.load_file(file).items()}
     file.write_bytes(safetensors.torch.save(weights))
     for words in (["evaluate"], ["refine", "--resume", "--num-updates", "2"]):

@@ -67,11 +67,10 @@ class RefinedAgent(BehaviourModel):
 def residual_of(spec: EnvSpec, weights: Mapping[str, NDArray]) -> ResidualValues:
     """The network with these weights; a ValueError if they do not fit."""
     residual = ResidualValues(spec)
+    kinds = {name: tensor.numpy().dtype for name, tensor in residual.state_dict().items()}
     for name, array in weights.items():
-        if array.dtype != np.float32 or not np.isfinite(array).all():
-            raise ValueError(
-                f"{short_repr(name)} holds NaN, infinity or other numbers than float32"
-            )
+        if array.dtype != kinds.get(name, array.dtype) or not np.isfinite(array).all():
+            raise ValueError(f"{short_repr(name)} holds NaN, infinity or another type of numbers")
     try:
         residual.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in weights.items()})
     except (RuntimeError, TypeError) as error:

@@ -58,7 +58,7 @@ def run(args: list[str]) -> int:
     if not 0 < seconds < math.inf:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
     options.check_range(chosen, ("num_processes",), 1, _MOST_PROCESSES)
-    preset = chosen.preset or _PRESETS.get(chosen.what, "")
+    preset = _PRESETS.get(chosen.what, "") if chosen.preset is None else chosen.preset
     result = _measure(chosen, preset, seconds)
     rows = [(name.replace("_", " "), _words(value)) for name, value in _flat(result).items()]
     title = f"visr bench {chosen.what}" + (f", preset {preset}" if preset else "")

@@ -28,7 +28,7 @@ PLAN = plan.make(
     chosen_games=["breakout"],
     seeds=[0],
     num_steps=5_000,
-    counts=Counts(STEPS, 0, TRIALS, FREE),
+    counts=Counts(STEPS, 3, TRIALS, FREE, draws=1),
 )
 
 

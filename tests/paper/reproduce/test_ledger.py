@@ -162,9 +162,9 @@ def test_time_left_follows_from_the_speed_of_finished_jobs(tmp_path: Path):
     for job in TWO_AGENTS.jobs:
         if job.seed == 0 and job.phase == "train":
             ledger.change(job, state="done", seconds=2.0)  # visr: 2,000 steps/s; nsq: 500
-    # visr: one training of 4,000 and two evaluations of 100,000 rewarded steps; nsq: one training
+    # visr: one training of 4,000 and two evaluations of three times 100,000 rewarded steps; nsq: one training
     assert ledger.seconds_left(TWO_AGENTS) == {
-        "visr": pytest.approx(204_000 / 2_000),
+        "visr": pytest.approx(604_000 / 2_000),
         "nsq-1k": pytest.approx(2.0),
     }
 

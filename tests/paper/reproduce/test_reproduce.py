@@ -60,7 +60,7 @@ def test_a_job_writes_job_json_and_phase_two_json(undisturbed: Path):
     phase_two = json.loads((run / "phase_two.json").read_text())
     names = [condition["name"] for condition in phase_two["conditions"]]
     assert names == ["env-search", "@0 (a new task every 40 steps)", "random policy"]
-    assert len(phase_two["conditions"][0]["scores"]) == 2
+    assert len(phase_two["conditions"][0]["scores"]) == 6  # 2 episodes after each of 3 draws
 
 
 def killed_before_the_end(out: Path, draw: random.Random) -> bool:

@@ -127,10 +127,10 @@ def test_a_users_module_is_imported_only_after_checking_that_it_is_trusted():
     functions = {
         n.name: ast.unparse(n) for n in ast.parse(text).body if isinstance(n, ast.FunctionDef)
     }
-    body = functions["_import"]
-    assert 0 < body.index("not in _trusted()") < body.index("would {kind}")
+    body, consent = functions["_import"], functions["_require_consent"]
+    assert 0 < consent.index("in _trusted()") < consent.index("would {kind}")
     for call in ("import_module(", "_import_file("):
-        assert body.index("would {kind}") < body.index(call)
+        assert 0 < body.index("_require_consent(") < body.index(call)
         assert [name for name in functions if call in functions[name]][:1] == ["_import"]
     callers = [name for name, lines in functions.items() if "exec_module(" in lines]
     assert callers == ["_import_file"]
