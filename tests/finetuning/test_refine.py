@@ -34,7 +34,7 @@ from visr.types import EnvSpec
 SMALL = {"num_envs": 8, "unroll_length": 16, "num_updates": 24, "log_every": 4_096}
 GRID = configuration.replace(
     presets.get("replay-grid"),
-    **{**SMALL, "height": 5, "width": 5, "num_steps": 8_192, "warmup_steps": 6_144},
+    **{**SMALL, "height": 5, "width": 5, "num_steps": 8_192, "warmup_steps": 2_048},
     checkpoint_every=4_096,
     evaluate_every=8_192,
 )
