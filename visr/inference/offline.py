@@ -28,7 +28,10 @@ def dataset_id(source: str) -> str:
     arrays = dataset.read_arrays(source)
     for name in ("observations", "actions"):
         if name not in arrays:
-            raise UserError(f"{source} has no array `{name}`; learning from it needs both.")
+            raise UserError(
+                f"{source} has no array `{name}`; it has {', '.join(sorted(arrays)) or 'none'}, and learning "
+                "needs observations and actions."
+            )
     acted = arrays["actions"]
     if acted.ndim != 1 or acted.dtype.kind not in "iu" or not len(acted) or acted.min() < 0:
         raise UserError(
