@@ -112,7 +112,7 @@ class Standardise(nn.Module):
         """Take the statistics of [N, size]."""
         rows = rows.double()
         self.mean.copy_(rows.mean(dim=0))
-        self.deviation.copy_(rows.std(dim=0).clamp(min=1e-6))
+        self.deviation.copy_(rows.std(dim=0, correction=min(1, len(rows) - 1)).clamp(min=1e-6))
 
     def forward(self, rows: Tensor) -> Tensor:
         """[..., size] -> the same, cut at 6 deviations"""

@@ -240,7 +240,7 @@ class ReplayLoop(ReplayLearning):
     @property
     def _progress(self) -> float:
         """The share of the steps after the warm-up that have been taken."""
-        warm = min(self.config.replay.warmup_steps, self.total_steps - self._round_steps)
+        warm = min(self.config.replay.warmup_steps, max(self.total_steps - self._round_steps, 0))
         return min(max((self.num_steps - warm) / (self.total_steps - warm), 0.0), 1.0)
 
     def _round(self) -> Round:
