@@ -23,7 +23,7 @@ STARTS = 4
 
 
 def distances(after: np.ndarray, ends: np.ndarray, goal: int) -> np.ndarray:
-    """[S], the steps of the shortest path to the goal; infinite where there is none."""
+    """[S], the steps of the shortest path to the goal; inf if no path leads there."""
     far = np.full(len(after), np.inf)
     far[goal] = 0
     while True:

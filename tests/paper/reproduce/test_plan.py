@@ -117,7 +117,7 @@ def test_config_hashes_stay_the_same_from_version_to_version():
         jobs = plan.make(suite, chosen_games=["breakout"], seeds=[0], **limits).jobs
         return [job.config_hash for job in jobs]
 
-    # Recorded anew when plans took the paper's rewarded phase, three draws and feature_centre = latest.
+    # Recorded again when plans took the paper's rewarded phase, three draws and feature_centre = latest.
     train, evaluate = "e543c95b5b8280c2", "49da22b243cd3b8e"
     assert hashes("minatar", only=["visr"]) == [train, evaluate]
     assert hashes("beyond", only=["visr"]) == [train, evaluate, "0a08e8a795b988df"]
