@@ -1,12 +1,15 @@
-"""The pages that set the paper beside our runs: docs/results/table1.md and docs/report.md; see results_pages.py."""
+"""Table 1 of the paper beside our runs, docs/results/table1.md; see results_pages.py."""
 
 from __future__ import annotations
 
+import json
 import statistics
+from pathlib import Path
 
 import results_pages as r
+import simple_page
 
-from visr.paper.suite import build, claims, published
+from visr.paper.suite import claims, published
 from visr.paper.suite.entries import Entry, Suite, name_of
 from visr.paper.suite.tables import with_interval
 
@@ -83,7 +86,7 @@ def table_one(minatar: Suite, grid: Suite | None) -> str:
         r.table(columns, [*rows, *_bounds(minatar)]),
         "NSQ @10M of the paper means frames: 2.5M steps. Our NSQ @10M, the scale's 100, had 10M steps. An update uses 16 unrolls of 40 steps. At equal *steps* "
         f"GPI VISR's pre-training (2M) stands beside NSQ @2M, not run ({_cost(minatar, 'NSQ @10M') * 0.8:.1f} core-hours); at equal *updates* NSQ @10M "
-        f"({_updates(10 * MILLION):,}) stands beside VISR+ with relabelled steps (about 14,000). Q-DIAYN-5, Q-DIAYN-50 and VISR @0 are scored by the runs "
+        f"({updates(10 * MILLION):,}) stands beside VISR+ with relabelled steps (about 14,000). Q-DIAYN-5, Q-DIAYN-50 and VISR @0 are scored by the runs "
         "of their @100k rows.",
         f"On Atari every row is not run at the paper's scale: {games} games x {seeds} seeds x 250M steps are about {hours:,.0f} core-hours a row at the "
         f"{ATARI_SPEED} steps/s that one core reaches with the paper's network. With `atari-small`, the five tuning games, two seeds and 2M steps, a row "
@@ -109,11 +112,11 @@ def _ours(suite: Suite, name: str, entry: Entry | None) -> list[str]:
     if entry is None or len(entry.scores) < GAMES:
         played = "" if entry is None else f"{len(entry.scores)} of {GAMES} games; "
         if name.startswith("SimPLe"):
-            return [*blank, "see [SimPLe](../agents/simple.md)"]
+            return simple_page.table_row(suite)
         return [*blank, f"{played}{_cost(suite, name):.1f}, `--only {_command(name)}`"]
     found = suite.aggregates[entry.key, "all"]
     return [
-        str(entry.seeds_per_game[0]), r.short(entry.key.num_steps), f"{_updates(entry.key.num_steps):,}",
+        str(entry.seeds_per_game[0]), r.short(entry.key.num_steps), f"{updates(entry.key.num_steps):,}",
         with_interval(found.median, found.median_interval), with_interval(found.mean, found.mean_interval),
         with_interval(found.iqm, found.iqm_interval),
         f"{found.num_above_random} of {GAMES}" if hasattr(found, "num_above_random") else _above(suite, entry), "",
@@ -128,7 +131,7 @@ def _command(name: str) -> str:
     return COMMANDS.get(name) or COMMANDS[name.rpartition(" @")[0]]
 
 
-def _updates(num_steps: float, unrolls: int = 16, length: int = 40) -> int:
+def updates(num_steps: float, unrolls: int = 16, length: int = 40) -> int:
     return int(num_steps) // (unrolls * length)
 
 
@@ -192,19 +195,19 @@ def _verdicts(minatar: Suite, grid: Suite | None) -> str:
             [
                 claim.words,
                 shown,
-                *(_verdict(found.get(k, {}).get(claim.words)) for k in ("grid", "minatar")),
+                *(verdict(found.get(k, {}).get(claim.words)) for k in ("grid", "minatar")),
             ]
         )
     rows += [
         ["12 of 57 games at 75 % of the human score", "12", "not run", "not run"],
         ["VISR beats curiosity (Burda et al.) without rewards", "3.77 / 49.66 (VISR @0)", "not run", "not run"],
-        ["d = 5 is best of 2 to 50, and more data would want more", "text", "cannot tell (one seed)", "not run"],
+        ["d = 5 is best of 2 to 50, and more data would want more", "text", "cannot tell (one seed)", "cannot tell (d = 64, one game, one seed)"],
     ]  # fmt: skip
     columns = ["claim", "the paper, 57 games", "grid, 5M steps", "MinAtar, 2M steps"]
     return r.table(columns, rows).replace("---:", "---")
 
 
-def _verdict(judged: claims.JudgedClaim | None) -> str:
+def verdict(judged: claims.JudgedClaim | None) -> str:
     if judged is None:
         return "not run"
     words = judged.found.verdict.replace("not enough evidence", "cannot tell")
@@ -212,7 +215,10 @@ def _verdict(judged: claims.JudgedClaim | None) -> str:
 
 
 def _limits(suite: Suite) -> str:
-    constant = {row["game"]: float(row["best_constant"]) for row in r.read("replay/minatar.csv")}
+    constant = {
+        game: statistics.mean(float(row["best_constant"]) for row in runs)
+        for (game,), runs in r.by(r.read("replay/minatar.csv"), "game").items()
+    }
     entries = {e.key.name: e for e in suite.entries}
     rows = []
     for game in suite.games:
@@ -285,7 +291,7 @@ def _draws_section() -> str:
         "weights: w is solved again after every 160 steps on the latest 100,000 steps that it made itself; *online, kept* plays its last w in whole episodes.",
         "```sh\npython experiments/draws.py RUN... --draws 10 --long-draws 2 --online-draws 2\n```",
         r.table(columns, rows),
-        _online_words(),
+        online_words(),
     ])  # fmt: skip
 
 
@@ -297,7 +303,7 @@ def _draws_of(data: str, gpi: str = "1", env: str = "MinAtar/Breakout-v1") -> li
     ]
 
 
-def _online_words() -> str:
+def online_words() -> str:
     online, kept, paper, own = (
         *(_draws_of(data) for data in ("online", "online, kept", "50 episodes")),
         _draws_of("50 episodes", "0"),
@@ -306,116 +312,24 @@ def _online_words() -> str:
         return ""
     shown = lambda of: ", ".join(f"{x:.1f}" for x in of)  # noqa: E731
     return (
-        f"**Why online evaluation and phase two disagree on Breakout** (3.8, 3.1, 2.7 against 0.7, 1.2, 1.4 of three seeds): on the weights of seed 0 {len(paper)} draws of the paper's phase two "
+        f"**Why online evaluation and phase two disagree on Breakout** (three seeds: {shown(_online_ends())} in the last tenth of training against {shown(_phase_two())}): on the weights of seed 0 {len(paper)} draws of the paper's phase two "
         f"range from {min(paper):.1f} to {max(paper):.1f} with GPI (mean {statistics.mean(paper):.1f}; {statistics.mean(own):.1f} without), so one draw a seed, which is what these tables have, says little. The online rule on the same, fixed "
         f"weights has {shown(online)} ({len(online)} draws), and its last w, kept for whole episodes, {shown(kept)}: mostly above phase two's mean, within its range. So it is not the changing weights or w that make the online "
         "score; w solved again on its own steps may help, which so few draws cannot show."
     )
 
 
-# ---- the report
+def _breakout_seeds() -> list[Path]:
+    return sorted(r.RESULTS.glob("minatar/visr/MinAtar-Breakout-v1/seed-*"))
 
 
-def report(minatar: Suite, grid: Suite | None) -> str:
-    """A short reproduction report; every number is read from results/."""
-    from visr.paper.suite.tables import fixed
-
-    quality = r.read("grid/tables/quality.csv")
-    entries = {e.key.name: e for e in minatar.entries}
-    iqm = {n: minatar.aggregates[entries[n].key, "all"] for n in entries}
-
-    def shown(name: str) -> str:
-        return with_interval(iqm[name].iqm, iqm[name].iqm_interval)
-
-    judged = {j.claim.words: j for j in claims.judge(minatar, claims.PAPER)}
-    on_grid = {j.claim.words: j for j in (claims.judge(grid, claims.PAPER) if grid else [])}
-    replay = [x for x in r.read("replay/grid.csv") if x["world"] == "open-10"]
-    boxes, goals = (
-        statistics.mean(float(x["mean"]) for x in replay if x["tasks"] == t)
-        for t in ("boxes", "goals")
-    )
-    notebook = r.read_if_there("grid/tables/quality_notebook.csv")
-    parity = ""
-    if notebook:
-        steps = r.short(float(notebook[0]["num_steps"]))
-        found_boxes = ", ".join(f"{float(x['boxes']):.2f}" for x in notebook)
-        low, high = (f(float(x["span"]) for x in notebook) for f in (min, max))
-        parity = (
-            f"The preset `notebook` has the authors' settings; three of its updates equal those of a second implementation. After {steps} steps (seeds {r.seeds_of(notebook)}) it has "
-            f"{low:.2f}{'' if low == high else f' to {high:.2f}'} of optimal on random w and "
-            f"{found_boxes} on boxes; the notebook itself, measured in the same way, .76 to .82 and .10 to .37."
-        )
-    claim = lambda found, words: _verdict(found.get(words))  # noqa: E731
-    return r._joined([
-        "# A reproduction of VISR",
-        r.NOTE.replace("docs/results_pages.py", "docs/paper_pages.py"),
-        "Hansen, Dabney, Barreto, Van de Wiele, Warde-Farley and Mnih, *Fast Task Inference with Variational Intrinsic Successor Features* (ICLR 2020). This report says what of the "
-        "paper was reproduced, what was not, what is new, and what limits it. Every score is computed from the files in `results/`.",
-        "## Scope",
-        "VISR learns, without rewards, features phi(s) of unit length that tell which task vector w a policy follows, and their successor features psi(s, a, w). A reward is "
-        "then fitted by r = phi . w, and the agent acts at once by generalised policy improvement (GPI) over w and its neighbours. The paper's evidence is "
-        "a grid world (figures) and 57 Atari games with 250M reward-free steps. We had two CPU cores: the grid at the paper's full size, MinAtar's five games with 2M steps, and "
-        "Atari with at most 2M.",
-        "## What was reproduced",
-        "**The method.** Each equation has its function ([from the paper to the code](paper_map.md)) and tests against independent references; every choice that the paper leaves open, and every "
-        f"difference, is numbered in [Deviations](deviations.md). {parity}",
-        f"**The grid world.** With our learning rates (ten times the paper's, falling to zero), d = 5 and the paper's 38.4M steps, VISR reaches {r._number(quality, 'span'):.2f} of optimal on random w, "
-        f"{r._number(quality, 'boxes'):.2f} on the notebook's two boxes and {r._number(quality, 'goals'):.2f} on single goal cells (3 seeds, exact values; 0 is a random policy). phi's maps and values look as in the paper:",
-        "![phi on the grid](images/features.png)",
-        "![GPI values of 49 random rewards](images/values.png)",
-        "With 5M steps, P(better) and its interval over three seeds: "
-        f"learned features beat random ones: {claim(on_grid, 'Learned features beat random ones')}; "
-        f"VISR beats Q-DIAYN-5: {claim(on_grid, 'VISR beats Q-DIAYN with 5 skills')} and Q-DIAYN-50: {claim(on_grid, 'VISR beats Q-DIAYN with 50 skills')}; "
-        f"GPI helps: {claim(on_grid, 'GPI helps')}.",
-        "![The paper's agents on the grid](images/grid_intervals.png)",
-        "## What was not",
-        f"**MinAtar.** On the scale where 0 is a random policy and 100 is NSQ after 10M rewarded steps (one seed), VISR has an interquartile mean of {shown('GPI VISR @100k')} by regression and "
-        f"{shown('GPI VISR by search @100k')} by search over tasks; NSQ with 1M rewarded steps has {shown('NSQ @1M')}. "
-        f"Regression beats search: {claim(judged, 'Regression beats random search on the same data')}. "
-        f"Learned features beat random ones: {claim(judged, 'Learned features beat random ones')}. GPI helps: {claim(judged, 'GPI helps')}. "
-        f"VISR beats NSQ with as many rewarded steps: {claim(judged, 'Pre-training beats as many rewarded steps from scratch')}; with ten times as many: "
-        f"{claim(judged, 'Pre-training beats 10 times as many rewarded steps')}. Game by game, with what limits each: [Table 1](results/table1.md). These runs used features that were re-centred "
-        "by every batch, and searches with several episodes a task (deviations 33 and 37).",
-        f"{_gpi_words()} {_online_words()}",
-        "**Atari.** One seed, five games, at most 2M of 250M steps ([numbers](results/atari.md)): they test that the agent runs, not what the paper claims. "
-        f"The paper's 12 games at human level are not tested; a row of its Table 1 would take about {PAPERS_ATARI[0] * PAPERS_ATARI[1] * PAPERS_ATARI[2] / ATARI_SPEED / 3600:,.0f} core-hours here.",
-        "## What is new",
-        f"- **The replay learner** keeps the idea (features, successor features, regression, GPI over a library) and changes how it is learnt: many fixed features, a replay buffer, tasks from what was seen. "
-        f"On the same grid it has {boxes:.2f} on boxes and {goals:.2f} on goal cells after a minute and a half of one core; on MinAtar an interquartile mean of {r._replay_iqm(minatar):.0f} "
-        f"(seeds {r.seeds_of(r.read('replay/minatar.csv'))}) without weight changes ([page](agents/replay.md)).",
-        f"- **Reward-free steps after the reward is known** (relabelling): {shown('VISR+, relabelled @100k')} with 100,000 rewarded steps. It makes about 14,000 updates, NSQ @1M {_updates(MILLION):,} and NSQ @10M "
-        f"{_updates(10 * MILLION):,}: against NSQ at equal updates it is behind (100 by definition), against equal or ten times the rewarded steps ahead.",
-        "- Prompts by goal, demonstration and preference, refinement with own steps, and other objectives ([additions](agents/additions.md)); most additions to VISR alone changed nothing.",
-        "![Aggregates of all that was run on MinAtar](images/minatar_intervals.png)",
-        "## Limits",
-        NOT_TESTED,
-        f"- The scale's 100 rests on one seed of NSQ @10M, and the replay learner on {fixed(float(len({x['seed'] for x in r.read('replay/minatar.csv')})), 0)} seeds.\n"
-        "- Presets were chosen on the grid's own families of tasks and on Breakout and Asterix; these numbers are optimistic there.\n"
-        "- With three seeds bootstrap intervals are too narrow: equal agents still get a verdict in about one case of ten.",
-        "## How to repeat it",
-        "```sh\nvisr reproduce grid --seeds 0 1 2\nvisr reproduce minatar --seeds 0 1 2\nvisr reproduce atari --paper          # the full plan; needs a cluster\n"
-        "visr report results/                  # every table and figure from the kept files\n```",
-    ])  # fmt: skip
+def _online_ends() -> list[float]:
+    """Mean of each seed's online evaluation over the last ten of a hundred rows."""
+    ends = [r.read(f"{path.relative_to(r.RESULTS)}/online.csv")[-10:] for path in _breakout_seeds()]
+    return [statistics.mean(float(row["mean_return"]) for row in rows) for rows in ends]
 
 
-def _gpi_words() -> str:
-    rows = [x for x in r.read_if_there("draws/minatar.csv") if x["data"] == "50 episodes"]
-    parts = []
-    for (env,), found in r.by([x for x in rows if x["method"] == "regression"], "env").items():
-        means = [
-            statistics.mean(float(x["mean"]) for x in found if x["gpi"] == g) for g in ("1", "0")
-        ]
-        parts.append(
-            f"{name_of(env)} {means[0]:.1f} with and {means[1]:.1f} without ({len(found) // 2} draws)"
-        )
-    if not parts:
-        return ""
-    return f"**GPI on the same weights and the same w**, by regression, one seed of weights: {'; '.join(parts)}."
-
-
-def pages(found: build.Collection, minatar: Suite) -> dict[str, str]:
-    """Both pages, by their paths from docs/results."""
-    return {
-        "table1.md": table_one(minatar, found.grid),
-        "../report.md": report(minatar, found.grid),
-    }
+def _phase_two() -> list[float]:
+    """Each seed's score by regression."""
+    records = [json.loads((path / "phase_two.json").read_text()) for path in _breakout_seeds()]
+    return [record["conditions"][0]["mean"] for record in records]

@@ -252,7 +252,10 @@ def _variants(name: str) -> str:
 
 
 def minatar_page(suite: Suite) -> str:
-    constant = {row["game"]: row["best_constant"] for row in read("replay/minatar.csv")}
+    constant = {
+        game: f"{_number(runs, 'best_constant'):.1f}"
+        for (game,), runs in by(read("replay/minatar.csv"), "game").items()
+    }
     parts = [
         "# Results: MinAtar",
         NOTE,
@@ -666,16 +669,14 @@ def index_page(minatar: Suite) -> str:
     """What to expect, with links."""
     quality = read("grid/tables/quality.csv")
     replay = read("replay/minatar.csv")
-    visr = [e for e in minatar.entries if e.key.name == "GPI VISR @100k" and len(e.seeds) > 1]
-    iqm = minatar.aggregates[visr[0].key, "all"]
     rows = [
         ["grid 10 x 10, two boxes", "VISR, preset `grid`", f"{_number(quality, 'boxes'):.2f} of optimal",
          seeds_of(quality), "[grid](grid.md)"],
         ["grid 10 x 10, goal cells", "VISR, preset `grid`", f"{_number(quality, 'goals'):.2f} of optimal",
          seeds_of(quality), "[grid](grid.md)"],
         *_replay_grid_rows(),
-        ["MinAtar, five games", "VISR by regression", f"IQM {tables.with_interval(iqm.iqm, iqm.iqm_interval)}",
-         ", ".join(map(str, sorted(visr[0].seeds))), "[MinAtar](minatar.md)"],
+        _visr_row(minatar, "GPI VISR @100k", "VISR by regression"),
+        _visr_row(minatar, "GPI VISR by search @100k", "VISR by search"),
         ["MinAtar, five games", "replay learner", f"IQM {_replay_iqm(minatar):.0f}", seeds_of(replay), "[MinAtar](minatar.md)"],
     ]  # fmt: skip
     return _joined([
@@ -692,6 +693,14 @@ def index_page(minatar: Suite) -> str:
         "```{toctree}\n:hidden:\n\n../report\ntable1\nreplay\ngrid\nminatar\natari\nclassic_control\nspeed\nmodels\nappendix_paper\n"
         "appendix_replay\nappendix_additions\nappendix_ablation\n```",
     ])  # fmt: skip
+
+
+def _visr_row(suite: Suite, name: str, words: str) -> list[str]:
+    entry = next(e for e in suite.entries if e.key.name == name and len(e.seeds) > 1)
+    found = suite.aggregates[entry.key, "all"]
+    seeds = ", ".join(map(str, sorted(entry.seeds)))
+    score = f"IQM {tables.with_interval(found.iqm, found.iqm_interval)}"
+    return ["MinAtar, five games", words, score, seeds, "[MinAtar](minatar.md)"]
 
 
 def _replay_grid_rows() -> list[list[str]]:
@@ -761,8 +770,9 @@ def _expected(minatar: Suite) -> str:
         statistics.mean(float(row["mean"]) for row in replay if row["tasks"] == tasks)
         for tasks in ("boxes", "goals")
     )
-    visr = [e for e in minatar.entries if e.key.name == "GPI VISR @100k" and len(e.seeds) > 1]
-    paper = minatar.aggregates[visr[0].key, "all"].iqm
+    names = ("GPI VISR @100k", "GPI VISR by search @100k")
+    visr = [next(e for e in minatar.entries if e.key.name == n and len(e.seeds) > 1) for n in names]
+    paper, search = (minatar.aggregates[entry.key, "all"].iqm for entry in visr)
     rows = [
         ["grid, replay learner (`demo`)",
          f"{boxes:.2f} of optimal on two boxes, {goals:.2f} on goal cells ({_seeds(replay)})",
@@ -771,7 +781,7 @@ def _expected(minatar: Suite) -> str:
          f"{_number(quality, 'boxes'):.2f} and {_number(quality, 'goals'):.2f} ({_seeds(quality)})",
          "`python experiments/grid_quality.py runs/quality`"],
         ["five MinAtar games, replay learner",
-         f"{_replay_iqm(minatar):.0f} ({_seeds(games)}); VISR has {paper:.1f}",
+         f"{_replay_iqm(minatar):.0f} ({_seeds(games)}); VISR has {paper:.1f} by regression, {search:.1f} by search",
          f"`python experiments/replay_minatar.py {GAMES}`"],
     ]  # fmt: skip
     return table(["", "score", "command"], rows).replace("---:", "---")
@@ -797,6 +807,8 @@ def _joined(parts: Iterable[str]) -> str:
 def pages() -> dict[str, str]:
     """The text of every page, by its path from docs/results."""
     import paper_pages
+    import report_page
+    import simple_page
 
     found = build.gather(RESULTS)
     (minatar,) = (suite for suite in found.suites if suite.key == "minatar")
@@ -809,9 +821,13 @@ def pages() -> dict[str, str]:
         "classic_control.md": classic_control_page(),
         "speed.md": speed_page(),
         "models.md": models_page(),
-        **paper_pages.pages(found, minatar),
+        "table1.md": paper_pages.table_one(minatar, found.grid),
+        "../report.md": report_page.report(minatar, found.grid),
         "../../README.md": with_numbers(README, _expected(minatar)),
         "../agents/replay.md": with_numbers(ROOT / "docs/agents/replay.md", _replay_scores()),
+        "../agents/simple.md": with_numbers(
+            ROOT / "docs/agents/simple.md", simple_page.page(minatar)
+        ),
     }
 
 
