@@ -1,11 +1,14 @@
 """Scores and model errors of SimPLe beside other agents with as many real steps, from the runs of a plan.
 
+Rows of other runs that the table already has are kept.
+
 visr reproduce minatar --only simple-100k ppo-100k dqn-100k --seeds 0 1 --out runs/simple
 python experiments/simple_minatar.py runs/simple --out results/simple/minatar.csv
 """
 
 import argparse
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -42,18 +45,31 @@ def row(path: Path) -> dict[str, object] | None:
 
 
 def main() -> None:
-    """Write one row per scored run."""
+    """Write one row per scored run, by agent, game and seed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("plan", type=Path)
     parser.add_argument("--out", type=Path, default=Path("results/simple/minatar.csv"))
     chosen = parser.parse_args()
     paths = sorted(path.parent for path in chosen.plan.glob("runs/*/*/*/config.json"))
-    rows = [found for path in paths if (found := row(path)) is not None]
+    rows: dict[tuple[str, ...], dict[str, object]] = {}
+    if chosen.out.exists():
+        with chosen.out.open(newline="") as file:
+            rows = {_key(kept): dict(kept) for kept in csv.DictReader(file)}
+    rows |= {_key(found): found for path in paths if (found := row(path)) is not None}
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     with chosen.out.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        table = csv.DictWriter(file, list(next(iter(rows.values()))), lineterminator="\n")
         table.writeheader()
-        table.writerows(rows)
+        table.writerows(rows[key] for key in sorted(rows, key=_order))
+
+
+def _key(found: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(str(found[name]) for name in ("agent", "game", "seed"))
+
+
+def _order(key: tuple[str, ...]) -> tuple[object, ...]:
+    agent, game, seed = key
+    return agent != "simple", agent, game, int(seed)
 
 
 if __name__ == "__main__":
