@@ -184,10 +184,8 @@ class Refiner:
         )
 
     def _new_network(self, num_heads: int) -> ResidualValues:
-        network, sample = ResidualValues(self._agent.spec, num_heads), self._sample
-        assert sample.observation is not None
-        assert sample.action is not None
-        network.fit(sample.observation, sample.action, sample.next_observation)
+        network = ResidualValues(self._agent.spec, num_heads)
+        network.fit(self._sample)
         return network
 
     # ---- slices
@@ -250,11 +248,8 @@ class Refiner:
         agent, parts = self._agent, []
         random = torch.Generator().manual_seed(0)
         for rows in self._evaluation.rows.split(_ROWS_AT_ONCE):
-            observation = self._held.observations(rows).to(agent.device)
-            w = self._w.cpu().expand(len(rows), -1)
-            policies = agent.sample_policies(w, random, self._gpi).to(agent.device)
-            readout = agent.psi.fold(w.to(agent.device))
-            values = agent.action_values(agent.psi.first_step(observation), policies, readout)
+            hidden = agent.psi.first_step(self._held.observations(rows).to(agent.device))
+            values = agent.values_of(hidden, self._w.cpu(), random, self._gpi)
             parts.append(values.argmax(dim=1).cpu())
         return torch.cat(parts)
 
