@@ -15,7 +15,7 @@ from visr.config import BASELINES, REPLAY_LEARNERS, RunConfig, cost
 from visr.errors import UserError, for_reader, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
-from visr.inference import kept_recording, offline, recording
+from visr.inference import offline, recording
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import driver, metric_loggers
@@ -233,7 +233,7 @@ def _train(
     hooks = Hooks(rows, resume_command, evaluate)
     has_trained = not trainer.is_done
     driver.drive(run, trainer, every, observe, hooks)
-    if has_trained or not kept_recording.is_of(run.recorded, trainer.num_steps):
+    if has_trained or not recording.is_of(run.recorded, trainer.num_steps):
         _save_library(run, trainer)
         _record(run, trainer, rows, observe)
 
@@ -272,11 +272,11 @@ def _exact_evaluation(
 def _save_library(run: RunDir, trainer: AnyTrainer) -> None:
     """Write what the replay learner practised, in words."""
     if isinstance(trainer.agent, ReplaySuccessorFeatures):
-        from visr.training import library
+        from visr.training import describe_library
 
         steps = trainer.recording(_DESCRIBED_STEPS)  # pyright: ignore[reportAttributeAccessIssue]
         practice = getattr(trainer, "practice", None)
-        library.describe(trainer.agent, trainer.config, steps, practice).save(run.library)
+        describe_library.describe(trainer.agent, trainer.config, steps, practice).save(run.library)
 
 
 def _imagination(run: RunDir, trainer: AnyTrainer) -> Callable[[int], dict[str, float]] | None:
@@ -318,4 +318,4 @@ def _record(
     else:
         note(0)
         recorded = recording.record(agent, config, num_steps, note=note)
-    kept_recording.save(recorded, run.recorded, trainer.num_steps)
+    recording.keep(recorded, run.recorded, trainer.num_steps)

@@ -9,7 +9,7 @@ import pytest
 import visr
 from visr.inference import diagnosis, policy_prediction
 from visr.storage.records.library import Library
-from visr.training import library
+from visr.training import describe_library
 
 SIZE: dict[str, Any] = {"height": 5, "width": 5}
 
@@ -61,11 +61,12 @@ def test_the_library_counts_the_steps_that_reach_each_cell(run: visr.Run):
 
 def test_events_are_named_by_the_planes_of_the_game():
     names = ["paddle", "ball", "trail", "brick"]
-    assert library.in_words("plane 3 lost", names) == "brick lost"
+    assert describe_library.in_words("plane 3 lost", names) == "brick lost"
     assert (
-        library.in_words("plane 1 vanished beside plane 0", names) == "ball vanished beside paddle"
+        describe_library.in_words("plane 1 vanished beside plane 0", names)
+        == "ball vanished beside paddle"
     )
-    assert library.in_words("plane 7 lost", names) == "plane 7 lost"
+    assert describe_library.in_words("plane 7 lost", names) == "plane 7 lost"
 
 
 def test_a_library_survives_its_file(tmp_path: Path, run: visr.Run):

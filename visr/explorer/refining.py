@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from visr.api import Run
-from visr.errors import UserError
+from visr.errors import UserError, reason_of
 from visr.explorer import painting
 from visr.explorer.task_requests import RequestedTask, TaskRequests
 from visr.finetuning.refine import Limit
@@ -79,6 +79,6 @@ def _work(run: Run, job: _Job) -> None:
     except UserError as error:
         job.error = str(error)
     except Exception as error:  # recorded steps may be damaged in any way
-        job.error = f"The refinement failed: {' '.join(str(error).split())}"
+        job.error = f"The refinement failed: {reason_of(error)}"
     finally:
         job.is_running = False

@@ -11,7 +11,7 @@ from typing import Any
 
 from visr import api, envs
 from visr.api import Run
-from visr.errors import UserError
+from visr.errors import UserError, reason_of
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
 from visr.explorer.refining import BackgroundRefinement
@@ -88,7 +88,7 @@ class ExplorerState:
                 self._atlas = growing
         except Exception as error:  # a user's environment may raise anything
             self._atlas, self._wanted = None, 0
-            self._error = f"The atlas could not be made: {' '.join(str(error).split())}"
+            self._error = f"The atlas could not be made: {reason_of(error)}"
 
     def atlas_so_far(self, first: int) -> dict[str, Any]:
         """The finished skills from `first` on, and the total number."""

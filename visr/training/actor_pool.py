@@ -12,8 +12,7 @@ from visr import envs
 from visr.agents.base import Agent
 from visr.config.fields import REPLAY_LEARNERS, RunConfig
 from visr.networks.successor import SuccessorFeatures
-from visr.training.actor import Actor
-from visr.training.exploring_actor import ExploringActor
+from visr.training.actor import Actor, ExploringActor
 from visr.training.learner import within
 from visr.types import Pursuit, Unroll
 
