@@ -23,7 +23,7 @@ from visr.inference.asked_reward import asked_reward
 from visr.inference.diagnosis import Diagnosis
 from visr.inference.recording import Recording
 from visr.inference.task_inference import TaskInference
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.run_files import RunFiles
 from visr.storage import schema
 from visr.storage.records.task import Task

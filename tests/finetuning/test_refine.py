@@ -27,7 +27,7 @@ from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import POLICIES, FittedEvaluation, PolicyValue, n_step
 from visr.finetuning.tabular_q import TableEvaluation
 from visr.inference.asked_reward import asked_reward
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.storage.records.task import Task, TaskPrompt
 from visr.types import EnvSpec
 

@@ -13,7 +13,7 @@ from visr.agents.base import BehaviourModel, Losses
 from visr.config.fields import InferenceConfig
 from visr.errors import short_repr
 from visr.networks.plane_trunk import PlaneTrunk
-from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
+from visr.networks.residual_values import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import FoldedReadout
 from visr.ops.regression import LEAST_SQUARES
 from visr.types import EnvSpec, Transitions, Unroll

@@ -17,7 +17,7 @@ from visr.agents.base import BehaviourModel, Losses
 from visr.config.fields import AgentConfig
 from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
-from visr.networks.factored import FactoredSuccessorFeatures, UnderTasks
+from visr.networks.factored_successor import FactoredSuccessorFeatures, UnderTasks
 from visr.networks.plane_trunk import PlaneTrunk
 from visr.networks.replay_trunks import ManyStatesTrunk
 from visr.networks.successor import FoldedReadout

@@ -14,7 +14,7 @@ from torch.optim import Adam
 from visr.agents.base import BehaviourModel
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import move_average, n_step
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.training.learner import load_moments, moments, within
 
 RATE = 1e-3

@@ -16,7 +16,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 
 from visr.finetuning.offline_steps import OfflineSteps
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 
 POLICIES: tuple[str, ...] = ("given", "best", "candidate")
 _ORDER = (2, 1, 2, 0)

@@ -24,7 +24,7 @@ from visr.finetuning.offline_steps import OfflineSteps, split
 from visr.finetuning.policy_value import POLICIES, Evaluation, FittedEvaluation, PolicyValue
 from visr.finetuning.reward_labels import Labels
 from visr.finetuning.tabular_q import TableEvaluation, TableLearner, TableModel
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.ops import derived_seed
 from visr.storage import schema
 from visr.storage.records.refinement import Refinement

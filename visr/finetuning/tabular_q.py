@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import PolicyValue
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 
 _PRECISION = 1e-5
 """Values are iterated until they change by less than this share of the largest possible one."""

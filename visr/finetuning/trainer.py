@@ -19,7 +19,7 @@ from visr.envs.episodes import EpisodeReturns, EpisodeSteps
 from visr.finetuning.q_learner import QLearner
 from visr.finetuning.relabelling import RelabelledSteps
 from visr.inference.asked_reward import AskedReward
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor import Actor

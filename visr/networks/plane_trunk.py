@@ -8,7 +8,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from visr.networks.factored import Trunk
+from visr.networks.factored_successor import Trunk
 from visr.types import Transitions
 
 _FIRST, _SECOND = 256, 128

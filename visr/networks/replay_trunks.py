@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from visr.errors import UserError
 from visr.networks import conv_torsos
-from visr.networks.factored import Trunk
+from visr.networks.factored_successor import Trunk
 from visr.networks.plane_trunk import PlaneTrunk, are_planes
 from visr.types import Transitions
 
