@@ -15,7 +15,7 @@ from visr.config import BASELINES, REPLAY_LEARNERS, RunConfig, cost
 from visr.errors import UserError, for_reader, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
-from visr.inference import offline, recording
+from visr.inference import dataset_unrolls, recording
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import driver, metric_loggers
@@ -113,7 +113,7 @@ def _with_dataset(config: RunConfig) -> tuple[RunConfig, Unroll | None]:
     if not source:
         return config, None
     codec = envs.space_codec(config)
-    data = offline.unrolls(source, codec, length, config.agent.num_features)
+    data = dataset_unrolls.unrolls(source, codec, length, config.agent.num_features)
     capacity, replay = config.replay.buffer_steps, config.replay
     if capacity < data.num_steps:
         words = (

@@ -164,6 +164,5 @@ class RemoteActors:
                 supervisor.call(lambda worker: worker.reset_unsaveable_envs.remote(num_steps))
 
     def close(self) -> None:
-        """Stop all workers."""
         for supervisor in self._by_prefix.values():
             supervisor.stop()

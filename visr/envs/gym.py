@@ -54,7 +54,6 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray, dict[str, Any]]:
-        """Start a new episode everywhere."""
         super().reset(seed=seed)
         seeds: Any = None if seed is None else spread_seeds(seed, self.num_envs)
         with self._errors():

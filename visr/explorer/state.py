@@ -16,7 +16,7 @@ from visr.errors import UserError, reason_of
 from visr.explorer import atlas, painting
 from visr.explorer.atlas import Atlas
 from visr.explorer.task_requests import RequestedTask, TaskRequests
-from visr.explorer.watched import Watched
+from visr.explorer.watched_episode import Watched
 from visr.finetuning.refine import Limit
 from visr.storage.records import finetuning
 from visr.storage.records.task import Task

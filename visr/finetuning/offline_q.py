@@ -114,7 +114,6 @@ class NetworkLearner:
         return found | {"rng": self._rng.get_state()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `state`."""
         try:
             self._network.load_state_dict(within(tensors, "network."))
             self._target.load_state_dict(within(tensors, "target."))

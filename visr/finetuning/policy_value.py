@@ -133,7 +133,6 @@ class FittedEvaluation:
         self._valued = chosen.sort().values
 
     def update(self, num_updates: int, policies: Mapping[str, Tensor]) -> None:
-        """Fit to policies, each by its actions [U]."""
         targets = [self._returns(policies[name]) for name in POLICIES]
         parameters: list[Tensor] = list(self._network.parameters())
         averaged: list[Tensor] = list(self._target.parameters())

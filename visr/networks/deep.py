@@ -136,7 +136,6 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         return self.core(torch.cat([hidden, action], dim=-1), starts, memory)
 
     def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
-        """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
         units = (self.from_trunk(hidden) + self.from_task(self.task(w))).relu()
         batch = units.shape[:-1]
         units = units.reshape(-1, self.num_features, self.head_size).transpose(0, 1)
@@ -144,13 +143,11 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         return psi.permute(1, 2, 0).reshape(*batch, self.num_actions, self.num_features)
 
     def fold(self, w: Tensor) -> FoldedReadout:
-        """Multiply the last layer by w [N, features], once for all steps of a task."""
         w = self.cumulant_weights(w)
         weight = w[:, :, None, None] * self.readout
         return FoldedReadout(weight.flatten(1, 2), w @ self.bias)
 
     def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """hidden [N, hidden], policies [N, P, features] -> [N, actions]"""
         units = self.from_task(self.task(policies))
         units = units.add_(self.from_trunk(hidden).unsqueeze(1)).relu_()
         return torch.bmm(units, readout.weight).amax(dim=1).add_(readout.bias)

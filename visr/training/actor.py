@@ -222,7 +222,6 @@ class ExploringActor(Actor):
         return tensors
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
-        """The inverse of `state`."""
         super().load_state(tensors, num_steps)
         if "held" in tensors:
             self._held, self._left = tensors["held"].numpy().copy(), tensors["left"].numpy().copy()

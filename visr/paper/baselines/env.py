@@ -49,5 +49,4 @@ class BaselineEnv(gymnasium.Env):
         return self._observation[0].copy(), clipped, is_terminal, bool(truncated[0]), {}
 
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()

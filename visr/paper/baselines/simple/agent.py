@@ -203,7 +203,6 @@ class Simple:
         """Nothing to do: every iteration starts new episodes."""
 
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -222,7 +221,6 @@ class Simple:
         return tensors, counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         self.num_steps, self.num_iterations = counts["num_steps"], counts["num_iterations"]
         self.model.load_state(within(tensors, "learner.model."), counts["model_updates"])
         self.policy.load_state(

@@ -89,7 +89,6 @@ class ModelLearner:
         return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
-        """The inverse of `state`."""
         self.network.load_state_dict(within(tensors, "network."))
         load_moments(self._optimiser, within(tensors, "adam."))
         self.num_updates = num_updates

@@ -64,7 +64,6 @@ class StableVecEnv(VecEnv):
         return observation, reward, done, infos
 
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
@@ -147,7 +146,6 @@ class PolicyLearner:
         return tensors | {f"adam.{k}": v for k, v in moments(self._adam).items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int, num_updates: int) -> None:
-        """The inverse of `state`."""
         self.ppo.policy.load_state_dict(within(tensors, "network."))
         load_moments(self._adam, within(tensors, "adam."))
         self.num_steps, self.num_updates = num_steps, num_updates
