@@ -78,8 +78,8 @@ def resume(
 ) -> RunDir:
     """Continue from a run's newest checkpoint; the result is the same as without the interruption.
 
-    `num_steps` extends the run to so many steps in all. An extraordinary cost must be accepted: the run may
-    be a stranger's.
+    `num_steps` extends the run to so many steps in all. An extraordinary cost must be accepted: the run
+    may come from somebody else.
     """
     run = RunDir.open(path)
     if run.is_finetuned:

@@ -77,14 +77,14 @@ class Lstm(nn.Module):
     def forward(self, inputs: Tensor, starts: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """inputs [T, B, in], starts [T, B] bool, memory [B, 2 size] -> [T, B, size], memory after T"""
         h, c = memory.chunk(2, dim=-1)
-        driven = inputs @ self.input.T + self.bias
+        from_inputs = inputs @ self.input.T + self.bias
         keeps = (~starts).to(inputs.dtype).unsqueeze(-1)
         outputs = []
-        for drive, keep in zip(driven, keeps, strict=True):
-            gates = torch.addmm(drive, h * keep, self.recurrent.T)
-            enters, forgets, candidate, leaves = gates.chunk(4, dim=-1)
-            c = forgets.sigmoid() * (c * keep) + enters.sigmoid() * candidate.tanh()
-            h = leaves.sigmoid() * c.tanh()
+        for from_input, keep in zip(from_inputs, keeps, strict=True):
+            gates = torch.addmm(from_input, h * keep, self.recurrent.T)
+            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+            c = forget_gate.sigmoid() * (c * keep) + input_gate.sigmoid() * candidate.tanh()
+            h = output_gate.sigmoid() * c.tanh()
             outputs.append(h)
         return torch.stack(outputs), torch.cat([h, c], dim=-1)
 

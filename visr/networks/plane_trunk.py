@@ -130,5 +130,5 @@ def _mutual_information(x: Tensor, y: Tensor) -> float:
     joint.index_put_((x, y), torch.ones(len(x), dtype=torch.float64), accumulate=True)
     joint /= joint.sum()
     independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
-    met = joint > 0
-    return float((joint[met] * (joint[met] / independent[met]).log()).sum())
+    seen = joint > 0
+    return float((joint[seen] * (joint[seen] / independent[seen]).log()).sum())

@@ -1,4 +1,4 @@
-"""Text of strangers in tables: no cell of a spreadsheet is a formula, and Markdown is shown as it is."""
+"""Untrusted text in tables: no cell of a spreadsheet is a formula, and Markdown is shown as it is."""
 
 from __future__ import annotations
 

@@ -169,15 +169,15 @@ class Simple:
         entries = self.steps.candidates(held_out=False)
         done = 0
         while done < count:
-            said = []
+            losses = []
             for _ in range(min(_UPDATES_PER_ROUND, count - done)):
                 # Kaiser et al.: the share grows to 1 around the middle of the first iteration.
                 share = 1.0 if self.num_iterations else min(1.0, 2 * done / count)
                 drawn = draw(entries, simple.num_sequences, rng)
                 batch = self.steps.sequences(drawn, simple.sequence_length, held_out=False)
-                said.append(self.model.update(batch, share, rng))
+                losses.append(self.model.update(batch, share, rng))
                 done += 1
-            yield {name: sum(s[name] for s in said) / len(said) for name in said[0]}
+            yield {name: sum(s[name] for s in losses) / len(losses) for name in losses[0]}
 
     def _train_policy(self) -> Generator[dict[str, float]]:
         """Rollouts in the model, each with PPO's updates and its metrics."""

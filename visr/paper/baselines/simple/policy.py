@@ -125,11 +125,11 @@ class PolicyLearner:
         self.num_steps += self._steps
         size = self.ppo.batch_size
         self.num_updates += self.ppo.n_epochs * ((self._steps + size - 1) // size)
-        said = self.ppo.logger.name_to_value
+        logged = self.ppo.logger.name_to_value
         return {
             "simulated_reward": self._env.reward_sum / self._steps,
-            "value_loss": float(said["train/value_loss"]),
-            "entropy": -float(said["train/entropy_loss"]),
+            "value_loss": float(logged["train/value_loss"]),
+            "entropy": -float(logged["train/entropy_loss"]),
         }
 
     @torch.inference_mode()
