@@ -166,7 +166,7 @@ def test_unknown_keys_are_ignored(packed: visr.Run):
         (lambda: task(prompt={"kind": "code"}), "kind is not one of"),
     ],
 )
-def test_a_strangers_file_is_read_strictly(packed: visr.Run, damage: Any, words: str):
+def test_an_untrusted_file_is_read_strictly(packed: visr.Run, damage: Any, words: str):
     path = forged(damage())
     with pytest.raises(UserError, match="is not a packed model") as refusal:
         visr.load(path)
