@@ -310,9 +310,7 @@ def _record(
             text = f"recording a sample: {min(recorded / num_steps, 1):.0%} of {num_steps:,} steps"
             observe(rows.status(trainer.num_steps, trainer.total_steps, {}, text))
 
-    if isinstance(
-        agent, ReplaySuccessorFeatures
-    ):  # its replay buffer holds more than it would play now
+    if isinstance(agent, ReplaySuccessorFeatures):  # its buffer holds more than it would play now
         unrolls = trainer.recording(num_steps)  # pyright: ignore[reportAttributeAccessIssue]
         recorded = recording.of_unrolls(agent, config, unrolls)
     else:

@@ -113,9 +113,7 @@ class ReplaySuccessorFeatures(BehaviourModel):
         if not (self.config.gpi if gpi is None else gpi):
             return own
         known = self.known_tasks.to(w.device)
-        if (
-            w.dim() == 2 and w.stride(0) == 0
-        ):  # one task: psi reads its policies once for all states
+        if w.dim() == 2 and w.stride(0) == 0:  # one task: psi reads its policies once
             return torch.cat([w[:1], known]).expand(len(w), -1, -1)
         return torch.cat([own, known.expand(*w.shape[:-1], *known.shape)], dim=-2)
 

@@ -114,11 +114,7 @@ class Rainbow:
         return metrics
 
     def extra_rows(self) -> dict[str, dict[str, float]]:
-        if not self.returns:
-            return {}
-        count, total = len(self.returns), sum(self.returns)
-        self.returns.clear()
-        return {"online": {"num_episodes": float(count), "mean_return": total / count}}
+        return self._env.online_row()
 
     def reset_unsaveable_envs(self) -> None:
         """Start a new episode, as a resumed run will; not needed at the first and at the last step."""

@@ -193,11 +193,7 @@ class Simple:
 
     def extra_rows(self) -> dict[str, dict[str, float]]:
         """Raw returns of the real episodes that ended since the last call."""
-        if not self.returns:
-            return {}
-        count, total = len(self.returns), sum(self.returns)
-        self.returns.clear()
-        return {"online": {"num_episodes": float(count), "mean_return": total / count}}
+        return self._env.online_row()
 
     def reset_unsaveable_envs(self) -> None:
         """Nothing to do: every iteration starts new episodes."""
