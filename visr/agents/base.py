@@ -60,10 +60,14 @@ class Agent(nn.Module, ABC):
 
     @abstractmethod
     def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """Values to be greedy in, of the task w with readout = psi.fold(w).
+        """Values to be greedy in, of the task w with readout = self.readout(w).
 
         hidden [N, hidden], policies [N, P, task size] -> [N, actions]
         """
+
+    def readout(self, w: Tensor, gpi: bool | None = None) -> FoldedReadout:
+        """psi's last layer multiplied by w [N, task size], for the policies of `sample_policies`."""
+        return self.psi.fold(w)
 
     @abstractmethod
     def losses(self, unroll: Unroll) -> Losses:
@@ -87,7 +91,7 @@ class Agent(nn.Module, ABC):
         """Q(s, a) of the task w [d] in N states that `psi.first_step` has read: [N, actions]."""
         tasks = w.expand(len(hidden), -1)
         policies = self.sample_policies(tasks, rng, gpi).to(self.device)
-        return self.action_values(hidden, policies, self.psi.fold(tasks.to(self.device)))
+        return self.action_values(hidden, policies, self.readout(tasks.to(self.device), gpi))
 
     def predictions(self, unroll: Unroll) -> tuple[Tensor, Tensor]:
         """psi and the target network's psi' (psi itself without one): [T + 1, B, actions, d] each."""
