@@ -18,6 +18,7 @@ SIZE: dict[str, Any] = {"height": 5, "width": 5}
 def run(tmp_path_factory: pytest.TempPathFactory) -> visr.Run:
     """The replay learner on a small grid, hardly trained, so that policies differ in quality."""
     short: dict[str, Any] = {"num_steps": 8_192, "warmup_steps": 4_096, "num_updates": 60}
+    short |= {"library_steps": 0}  # with last layers of its own every policy is optimal
     path = tmp_path_factory.mktemp("diagnosis") / "run"
     return visr.pretrain(
         "visr/Grid-v0", algorithm="replay", num_features=32, out=path, **SIZE, **short
