@@ -24,7 +24,7 @@ def report(minatar: Suite, grid: Suite | None) -> str:
     judged = {j.claim.words: j for j in claims.judge(minatar, claims.PAPER)}
     on_grid = {j.claim.words: j for j in (claims.judge(grid, claims.PAPER) if grid else [])}
     replay = [x for x in r.read("replay/grid.csv") if x["world"] == "open-10"]
-    minutes = statistics.mean(float(x["cpu_seconds"]) for x in replay) / 60
+    seconds = statistics.mean(float(x["cpu_seconds"]) for x in replay)
     boxes, goals = (
         statistics.mean(float(x["mean"]) for x in replay if x["tasks"] == t)
         for t in ("boxes", "goals")
@@ -76,7 +76,7 @@ def report(minatar: Suite, grid: Suite | None) -> str:
         f"The paper's 12 games at human level are not tested; a row of its Table 1 would take about {p.PAPERS_ATARI[0] * p.PAPERS_ATARI[1] * p.PAPERS_ATARI[2] / p.ATARI_SPEED / 3600:,.0f} core-hours here.",
         "## What is new",
         f"- **The replay learner** keeps the idea (features, successor features, regression, GPI over a library) and changes how it is learnt: many fixed features, a replay buffer, tasks from what was seen. "
-        f"On the same grid it has {boxes:.2f} on boxes and {goals:.2f} on goal cells after {minutes:.0f} minutes of one core; on MinAtar an interquartile mean of {r._replay_iqm(minatar):.0f} "
+        f"On the same grid it has {boxes:.2f} on boxes and {goals:.2f} on goal cells after {seconds:.0f} CPU seconds; on MinAtar an interquartile mean of {r._replay_iqm(minatar):.0f} "
         f"(seeds {r.seeds_of(r.read('replay/minatar.csv'))}) without weight changes ([page](agents/replay.md)).",
         f"- **Reward-free steps after the reward is known** (relabelling): {shown('VISR+, relabelled @100k')} with 100,000 rewarded steps. It makes about 14,000 updates, NSQ @1M {p.updates(p.MILLION):,} and NSQ @10M "
         f"{p.updates(10 * p.MILLION):,}: against NSQ at equal updates it is behind (100 by definition), against equal or ten times the rewarded steps ahead.",

@@ -42,8 +42,10 @@ def table_row(suite: Suite) -> list[str]:
     rows = [row for row in r.read("simple/minatar.csv") if row["agent"] == "simple"]
     found = aggregates.aggregate(normalised(suite, scores("simple")))
     updates = statistics.mean(float(row["model_updates"]) for row in rows)
+    counts = sorted({len(of) for of in scores("simple").values()})
+    seeds = " to ".join(map(str, {counts[0]: 0, counts[-1]: 0}))
     return [
-        str(found.num_seeds), "100k", f"{updates:,.0f} of the model",
+        seeds, "100k", f"{updates:,.0f} of the model",
         with_interval(found.median, found.median_interval), with_interval(found.mean, found.mean_interval),
         with_interval(found.iqm, found.iqm_interval), f"{found.num_above_random} of {found.num_games}", "",
     ]  # fmt: skip
