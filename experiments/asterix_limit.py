@@ -130,7 +130,7 @@ def measure(path: Path, seed: int, num_steps: int) -> dict[str, object]:
 
 def main() -> None:
     """Write one row per run."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--steps", type=int, default=20_000)
     parser.add_argument("--out", type=Path, default=Path("results/simple/asterix_limit.csv"))
