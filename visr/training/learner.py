@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.optim import Adam
 
-from visr.agents.base import Agent
+from visr.agents.base import Agent, Losses
+from visr.networks import conv_torsos
 from visr.types import BY_UNROLL, Unroll
 
 
@@ -58,7 +59,7 @@ class Learner:
         """Gradients of the batch's mean losses, a few unrolls at a time: many images outgrow the cache."""
         size = min(self._micro_batch or unroll.num_unrolls, unroll.num_unrolls)
         if size == unroll.num_unrolls and self._all_reduce is None:
-            losses = self.agent.losses(unroll.to(self._device))
+            losses = self._losses(unroll)
             losses.total.backward()
             return losses.metrics
         metrics: dict[str, Tensor] = {}
@@ -69,7 +70,7 @@ class Learner:
         for start in range(0, unroll.num_unrolls, size):
             part = unroll.part(start, start + size)
             share = float((~part.is_reset).sum() / num_steps)
-            losses = self.agent.losses(part.to(self._device))
+            losses = self._losses(part)
             (losses.total * share).backward()
             for name, value in losses.metrics.items():
                 metrics[name] = metrics.get(name, 0) + value * share
@@ -77,6 +78,11 @@ class Learner:
             gradients = [p.grad for p in self.agent.parameters() if p.grad is not None]
             self._all_reduce.sum_gradients(gradients, metrics)
         return metrics
+
+    def _losses(self, unroll: Unroll) -> Losses:
+        unroll = unroll.to(self._device)
+        seen = conv_torsos.prepared(self.agent.psi, unroll.observation)
+        return self.agent.losses(unroll._replace(observation=seen))
 
     def _set_learning_rates(self) -> None:
         decays = self.agent.config.learning_rate_decay == "linear"
