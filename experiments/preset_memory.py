@@ -35,12 +35,12 @@ def main() -> None:
         for name in names:
             config, env = presets.get(name), _GAMES.get(name, "visr/Grid-v0")
             steps = _ROUNDS * config.training.num_envs * config.training.unroll_length
-            settings: list[object] = ["--env", env, "--num-steps", steps]
+            settings: list[object] = ["--num-steps", steps]
             if config.replay.warmup_steps and config.agent.algorithm == "replay":
                 steps = 2 * _WARM_UP
-                settings = ["--env", env, "--num-steps", steps, "--warmup-steps", _WARM_UP]
+                settings = ["--num-steps", steps, "--warmup-steps", _WARM_UP]
                 settings += ["--num-updates", _UPDATES]
-            command = [sys.executable, "-m", "visr", "pretrain", "--preset", name]
+            command = [sys.executable, "-m", "visr", "pretrain", env, "--preset", name]
             command += [*map(str, settings), "--out", f"{out}/{name}"]
             rows.writerow([name, env, steps, f"{_peak_mb(command):.0f}"])
             file.flush()

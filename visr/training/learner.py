@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
 
 from visr.agents.base import Agent, Losses
 from visr.networks import conv_torsos
+from visr.ops.adam import Adam
 from visr.types import BY_UNROLL, Unroll
+
+if TYPE_CHECKING:
+    from torch import optim
 
 
 class Reducer(Protocol):
@@ -41,7 +44,7 @@ class Learner:
         self._micro_batch, self._device = micro_batch, agent.device
         self.total_updates, self._phi_updates = total_updates, phi_updates
         self._bonus_updates, self._all_reduce = bonus_updates, all_reduce
-        self._optimiser = Adam(_parameter_groups(agent), fused=True)
+        self._optimiser = Adam(_parameter_groups(agent))
 
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
         """One gradient step on all of the agent's losses."""
@@ -155,13 +158,13 @@ def concatenate(unrolls: list[Unroll]) -> Unroll:
     return Unroll(**{k: torch.cat(x, dim=0 if k in BY_UNROLL else 1) for k, x in fields})
 
 
-def moments(optimiser: Adam) -> dict[str, Tensor]:
+def moments(optimiser: Adam | optim.Adam) -> dict[str, Tensor]:
     """Adam's state of every parameter, by the parameter's number."""
     saved = optimiser.state_dict()["state"]
     return {f"{index}.{k}": v for index, kept in saved.items() for k, v in kept.items()}
 
 
-def load_moments(optimiser: Adam, tensors: dict[str, Tensor]) -> None:
+def load_moments(optimiser: Adam | optim.Adam, tensors: dict[str, Tensor]) -> None:
     """The inverse of `moments`."""
     saved: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
