@@ -570,6 +570,8 @@ def speed_page() -> str:
         table(["preset", "CPU time [quartiles]", "elapsed time"], versions),
         *_growth(),
         *_memory(),
+        *_side_by_side(),
+        TRIED_ON_CPU,
     ])  # fmt: skip
 
 
@@ -605,6 +607,35 @@ def _memory() -> list[str]:
     command = "```sh\npython experiments/preset_memory.py results/speed/memory.csv\n```"
     columns = ["preset", "environment", "steps", "MB"]
     return ["## Memory of every preset", words, command, table(columns, rows)] if rows else []
+
+
+def _side_by_side() -> list[str]:
+    """Steps per CPU second of other programs, beside ours."""
+    cells = [
+        [name, *(f"{int(row['steps_per_cpu_second']):,}" for row in rows)]
+        for (name,), rows in by(read_if_there("speed/side_by_side.csv"), "program").items()
+    ]
+    words = (
+        "Environment steps per CPU second of whole programs on one core, each with its own default network and numbers of\n"
+        "environments and updates; two runs with different numbers of steps, whose difference leaves out imports and compilation."
+    )
+    command = (
+        "```sh\npython experiments/side_by_side.py results/speed/side_by_side.csv \\\n"
+        '    "JAX_VISR, MinAtar Breakout=PYTHON JAX_VISR/VISR.py --num_steps {n/640}" \\\n'
+        '    "CleanRL\'s dqn.py, CartPole=PYTHON cleanrl/dqn.py --total-timesteps {n}"\n```'
+    )
+    table_rows = table(
+        ["program", "run 1", "run 2"], [[*row, *[DASH] * (3 - len(row))] for row in cells]
+    )
+    return ["## Beside other programs", words, command, table_rows] if cells else []
+
+
+TRIED_ON_CPU = """\
+## Tried on CPU, without a gain
+
+- MinAtar's 64 environments in eight groups: 55 µs of CPU time a step for acting, 19 µs in one group, because networks this small cost the same for 8 and for
+  64 observations. Processes therefore share groups out, and the preset has one.
+- Counting events by shifts of flat, padded planes: a shift is five times faster, the padding costs what that saves."""
 
 
 def _runs_of(name: str) -> list[Path]:
