@@ -19,7 +19,7 @@ from visr import config as configuration
 from visr import envs
 from visr.agents.base import Agent
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
-from visr.bench.answers import steps_of
+from visr.bench.latency import steps_of
 from visr.config import presets
 from visr.inference.regression import estimate
 from visr.training import devices

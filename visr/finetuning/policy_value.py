@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from visr.finetuning.offline_steps import OfflineSteps
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.ops.adam import Adam
 
 POLICIES: tuple[str, ...] = ("given", "best", "candidate")
@@ -133,7 +133,6 @@ class FittedEvaluation:
         self._valued = chosen.sort().values
 
     def update(self, num_updates: int, policies: Mapping[str, Tensor]) -> None:
-        """Fit to policies, each by its actions [U]."""
         targets = [self._returns(policies[name]) for name in POLICIES]
         parameters: list[Tensor] = list(self._network.parameters())
         averaged: list[Tensor] = list(self._target.parameters())

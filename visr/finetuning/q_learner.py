@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from visr.agents.base import BehaviourModel
 from visr.agents.visr import n_step_error
 from visr.config import FinetuneConfig
-from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
+from visr.networks.residual_values import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import SuccessorFeatures
 from visr.ops.adam import Adam
 from visr.training.learner import load_moments, moments, within
