@@ -40,7 +40,7 @@ GRID_WORDS = """\
 Values are exact: 0 is a random policy, 1 an optimal one, (V - V_random) / (V_optimal - V_random), with discount
 0.95, averaged over all start cells and 50 unseen tasks of each family. *Own* is w's own greedy policy, *GPI* maximises
 over w and its neighbours, *planned* is an optimal policy for the fitted reward phi . w, scored on the true one. It is no bound: where the fit is poor, the
-agent's own policy can do better."""
+agent's own policy can do better. These are VISR's agents; the replay learner has [a page of its own](replay.md#grid-worlds)."""
 
 
 # ---- helpers
@@ -66,9 +66,14 @@ def by(rows: Csv, *columns: str) -> dict[tuple[str, ...], Csv]:
 
 
 def table(columns: Sequence[str], rows: Rows) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    rule = ["---", *["---:"] * (len(columns) - 1)]
+    """A Markdown table; columns of numbers are aligned to the right, the first one never."""
+    texts = [{row[i] for row in rows} for i in range(1, len(columns))]
+    rule = ["---", *("---" if any(map(_is_text, cells)) else "---:" for cells in texts)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
+
+
+def _is_text(cell: str) -> bool:
+    return cell[:1].isalpha() or cell.startswith("`")
 
 
 def markdown(shown: Table, heading: str | None = None) -> str:
@@ -526,24 +531,16 @@ def speed_page() -> str:
             )
             noise = ", ".join(f"{one['noise']:.2f}" for one in found)
             label = f"{what}: {part}" if part else what
-            rates = [", ".join(f"{one[k]:,.3g}" for one in found) for k in (unit, f"limit_{unit}")]
-            rows.append([label, limit, unit.split("_")[0], *rates, *_ratios(found), noise])
+            rates = [", ".join(_rate(one[k]) for one in found) for k in (unit, f"limit_{unit}")]
+            rows.append([label, *_ratios(found), *rates, unit.split("_")[0], noise, limit])
             numbers += [
                 [f"{label}: {key.replace('_', ' ')}", ", ".join(f"{one[key]:.3g}" for one in found)]
                 for key in found[0]
                 if key.endswith(("seconds", "steps", "ratio", "_mb", "percentile"))
                 and key not in ("ratio", "wall_ratio")
             ]
-    columns = [
-        "ours",
-        "limit",
-        "unit",
-        "per second",
-        "limit",
-        "ratio, run 1",
-        "ratio, run 2",
-        "noise",
-    ]
+    columns = ["ours", "ratio, run 1", "ratio, run 2", "per second", "the limit's"]
+    columns += ["unit", "noise", "limit"]
     versions = [
         [
             one["preset"],
@@ -560,6 +557,10 @@ def speed_page() -> str:
         table(["preset", "CPU time [quartiles]", "elapsed time"], versions),
         *_growth(),
     ])  # fmt: skip
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
 
 
 def _growth() -> list[str]:
