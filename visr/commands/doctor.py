@@ -11,7 +11,7 @@ import tyro
 
 from visr import config as configuration
 from visr.commands import options, output
-from visr.config import AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig
+from visr.config import ATARI, AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig
 from visr.errors import UserError
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def _pretrain(config: RunConfig) -> str:
     words = ["visr", "pretrain", config.env]
     for name in _SECTIONS:
         words += configuration.flags(getattr(config, name), getattr(RunConfig(), name))
+    if not config.env.startswith(ATARI):  # a replay buffer of its screens takes gigabytes
+        words += ["--algorithm", "replay"]
     return shlex.join(words)
 
 
