@@ -62,10 +62,8 @@ def run(args: list[str]) -> int:
 
 def _pretrain(config: RunConfig) -> str:
     """The command that trains here with the settings that were checked."""
-    words = ["visr", "pretrain", config.env]
-    for name in _SECTIONS:
-        words += configuration.flags(getattr(config, name), getattr(RunConfig(), name))
-    return shlex.join(words)
+    settings = configuration.all_flags(config, RunConfig())
+    return shlex.join(["visr", "pretrain", config.env, *settings])
 
 
 def _rows(found: EnvCheck) -> list[tuple[str, ...]]:
