@@ -11,7 +11,7 @@ import tyro
 
 from visr import config as configuration
 from visr.commands import options, output
-from visr.config import AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig
+from visr.config import ATARI, AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig
 from visr.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,8 +62,10 @@ def run(args: list[str]) -> int:
 
 def _pretrain(config: RunConfig) -> str:
     """The command that trains here with the settings that were checked."""
-    settings = configuration.all_flags(config, RunConfig())
-    return shlex.join(["visr", "pretrain", config.env, *settings])
+    words = ["visr", "pretrain", config.env, *configuration.all_flags(config, RunConfig())]
+    if not config.env.startswith(ATARI):  # a replay buffer of its screens takes gigabytes
+        words += ["--algorithm", "replay"]
+    return shlex.join(words)
 
 
 def _rows(found: EnvCheck) -> list[tuple[str, ...]]:

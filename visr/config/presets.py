@@ -100,7 +100,7 @@ _ATARI: dict[str, object] = {
 _CENTRED: dict[str, object] = {"centred_features": True, "feature_centre": "latest"}
 
 # For a CPU and an afternoon: the network of Mnih et al. (2013) without an LSTM, and four times as many
-# updates per step, because the run has 2M steps instead of 250M (docs/guides/atari.md has the measurements).
+# updates per step, because the run has 2M steps instead of 250M (docs/results/appendix_atari.md).
 _ATARI_SMALL: dict[str, object] = {
     **_ATARI,
     "torso": "nips",
