@@ -20,8 +20,8 @@ from visr.api import Run
 from visr.config import BASELINES, FinetuneConfig, RunConfig
 from visr.errors import Stopped, UserError
 from visr.finetuning import run as finetuning
+from visr.inference.compare_methods import compare_methods
 from visr.inference.prompts import ENV_REWARD
-from visr.inference.regression import estimate
 from visr.paper.reproduce.agents import INFERENCE_SHARE, RELABELLING, UPDATES_PER_FREE_STEP, Way
 from visr.paper.reproduce.plan import Counts
 from visr.storage import schema
@@ -129,7 +129,7 @@ def infer(run: Run, share: int, most: int) -> tuple[Task, int]:
         if steps.num_rewarded:
             steps = steps.clipped() if run.config.inference.clip_rewards else steps
             steps.check()
-            return run.task_of(estimate(steps), "best", ENV_REWARD), spent
+            return run.task_of(compare_methods(steps), "best", ENV_REWARD), spent
     return run.skill(seed), spent
 
 
