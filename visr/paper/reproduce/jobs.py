@@ -14,7 +14,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from visr import api, pretraining, strict_json, terminal
+from visr import api, library_settings, pretraining, strict_json, terminal
 from visr import config as configuration
 from visr.api import Run
 from visr.config import BASELINES, FinetuneConfig, RunConfig
@@ -170,6 +170,7 @@ def _exit_when_input_closes() -> None:
 
 
 def _main() -> int:
+    library_settings.ignore_working_directory()
     arguments = strict_json.parse(sys.stdin.buffer.readline())
     _exit_when_input_closes()
     try:
