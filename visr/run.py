@@ -233,10 +233,8 @@ class Run(RefinableRun):
             task = finetuning.for_reward(task, reward, self.config)
         stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
         path = self.directory.finetuned_run(stem) if out is None else arguments.path(out, "out")
-        if consult is None:
-            others = [Task.load(file) for file in self.directory.task_files()]
-        else:
-            others = [self.checked_task(other) for other in consult]
+        saved = self.directory.task_files() if consult is None else ()
+        others = [*map(Task.load, saved), *map(self.checked_task, consult or ())]
         tuned = finetuning.start(path, self.config, self.visr, task, others, chosen, observe)
         return Run(tuned, device=self.visr.device.type)
 
@@ -267,9 +265,8 @@ class Run(RefinableRun):
         """A policy that pursues the task: call it with one observation or a batch."""
         configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
-        chosen = self.checked_task(task)
-        agent, training = self.agent_of(chosen), self.config.training
-        return Policy(agent, chosen, self._codec, gpi, epsilon, training)
+        task = self.checked_task(task)
+        return Policy(self.agent_of(task), task, self._codec, gpi, epsilon, self.config.training)
 
     @arguments.checked
     def evaluate(
