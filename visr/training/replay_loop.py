@@ -77,11 +77,9 @@ class ReplayLearning(ABC):
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole run."""
         return self.config.training.num_steps
 
     def rounds(self) -> Generator[Round]:
-        """Act and learn until done."""
         with devices.training_arithmetic(self.config.training):
             while not self.is_done:
                 yield self._round()
@@ -187,7 +185,6 @@ class ReplayLearning(ABC):
         return tensors, counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         self.num_updates = counts["num_updates"]
         self.stage, self._stage_began = counts["stage"] - 1, counts["stage_began"]
         self.agent.load_state_dict(within(tensors, "learner.agent."))
@@ -276,7 +273,6 @@ class ReplayLoop(ReplayLearning):
             self.practice.count(unroll)
 
     def reset_unsaveable_envs(self) -> None:
-        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
         for pool in self.actor_pools:
             pool.reset_unsaveable_envs(self._num_collected)
 
@@ -289,7 +285,6 @@ class ReplayLoop(ReplayLearning):
         return tensors, counts | {"num_collected": self._num_collected}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         super().load_state(tensors, counts)
         self._num_steps = counts["num_steps"]
         self._num_collected = counts.get("num_collected", self._num_steps)
