@@ -26,8 +26,7 @@ def test_commands_killed_at_random_end_with_the_same_files():
         "8",
         "--only",
     ]
-    command += ["infer", "evaluate", "pack", "refine", "finetune", "pretrain", "replay"]
-    command += ["pretrain-2"]
+    command += ["infer", "evaluate", "pack", "finetune", "pretrain", "replay", "pretrain-2"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
