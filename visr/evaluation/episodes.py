@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr import envs
+from visr import arguments, envs
 from visr.agents.base import Agent
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskActor, TaskSchedule
@@ -51,6 +51,7 @@ class _AskedReturns:
         np.add.at(self.returns, steps.episode, self._asked.of(steps))
 
 
+@arguments.checked
 def evaluate(
     agent: Agent,
     config: RunConfig,
