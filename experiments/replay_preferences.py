@@ -14,16 +14,14 @@ import visr
 from visr.inference import preferences
 from visr.inference.preferences import SEGMENT
 
-NUM_QUESTIONS = 100
-
 
 def taught(run: visr.Run, reward: np.ndarray, num_answers: int, seed: int) -> tuple[visr.Task, int]:
-    """The task after so many answers, and how often the teacher said that both segments are as good."""
+    """The task after so many answers, and how many of them say that both segments are as good."""
     recorded = run.recording().in_order()
     prior = preferences.prior_of(run.agent, recorded.phi, recorded.episode)
     starts, known = preferences.starts(recorded.episode), None
     gaps = {is_equal: np.zeros((0, run.agent.task_size)) for is_equal in (False, True)}
-    for number in range(NUM_QUESTIONS):
+    for number in range(num_answers):
         at = preferences.next_pair(recorded.phi, starts, known, 1000 * seed + number)
         pair = [(start, start + SEGMENT) for start in at]
         returns = [reward[recorded.reached[a:b]].sum() for a, b in pair]
@@ -32,8 +30,6 @@ def taught(run: visr.Run, reward: np.ndarray, num_answers: int, seed: int) -> tu
         gap = (sums[0] - sums[1]) * (1 if returns[0] >= returns[1] else -1)
         gaps[is_equal] = np.vstack([gaps[is_equal], gap])
         known = preferences.fit(gaps[False], gaps[True], prior)
-        if len(gaps[False]) == num_answers:
-            break
     assert known is not None
     return visr.Task(w=known.mean, env=run.config.env, reward=reward), len(gaps[True])
 
