@@ -65,7 +65,8 @@ class Goal:
         words = []
         if len(phi) > 1:
             words.append(
-                f"{len(phi)} recorded states stand for the goal; their phi agree to {length:.2f}."
+                f"{len(phi)} recorded states stand for the goal; |mean phi| / mean |phi| "
+                f"= {length / max(np.linalg.norm(phi, axis=1).mean(), 1e-9):.2f} (1: all have the same phi)."
             )
         others = None
         counts, r_squared = (len(phi), 1, len(phi)), 0.0
