@@ -18,7 +18,7 @@ import torch
 from visr import agents, envs
 from visr import config as configuration
 from visr.agents.base import Agent
-from visr.bench.answers import steps_of
+from visr.bench.latency import steps_of
 from visr.config import presets
 from visr.inference.regression import estimate
 from visr.training.actor import Actor

@@ -118,7 +118,7 @@ def test_faults_that_prevent_learning_are_problems(odd: Make, fault: str, proble
         ("endless", "No episode ended in so many steps."),
     ],
 )
-def test_other_findings_are_remarks(odd: Make, fault: str, remark: str):
+def test_faults_that_do_not_prevent_training_are_remarks(odd: Make, fault: str, remark: str):
     found = examined(odd(fault))
     assert found.problems == []
     assert sum(text.startswith(remark) for text in found.remarks) == 1

@@ -8,7 +8,6 @@ from itertools import product
 from typing import Any
 
 import torch
-from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 
 from visr import config as configuration
@@ -40,7 +39,7 @@ def atari(preset: str, env: str, num_envs: int, seconds: float, say: Say) -> dic
         train()
         peak_mb = peak_memory_mb()
         say("Looking for the best batch size, number format and layout of the torso passes.")
-        best = {kind: fastest_pass(config, games, kind == "forward_backward") for kind in counts}
+        best = {kind: fastest_pass(config, kind == "forward_backward") for kind in counts}
         passes = {kind: job for kind, (job, _) in best.items()}
         play = random_play(games, config.training.unroll_length)
         warm_mb = peak_memory_mb()
@@ -64,7 +63,7 @@ def atari(preset: str, env: str, num_envs: int, seconds: float, say: Say) -> dic
     }
 
 
-def fastest_pass(config: RunConfig, games: VectorEnv, backward: bool) -> tuple[Job, dict[str, Any]]:
+def fastest_pass(config: RunConfig, backward: bool) -> tuple[Job, dict[str, Any]]:
     """The quickest number format, layout and batch size for one pass of images through psi's torso."""
     where, spec = devices.device(config.training.device), envs.spec(config)
     has_bfloat16 = devices.precision("auto", where) == torch.bfloat16

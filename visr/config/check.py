@@ -193,7 +193,7 @@ def _check_agent(agent: AgentConfig) -> None:
 
 
 def _check_sizes(config: RunConfig) -> None:
-    """Products of sizes, before anything is allocated: the configuration may be hostile."""
+    """Products of sizes, before anything is allocated: the configuration may be untrusted."""
     agent, training, grid = config.agent, config.training, config.grid
     if config.is_grid and grid.height * grid.width > _MOST_CELLS:
         raise UserError(

@@ -193,9 +193,8 @@ def separability(skill: Skill, other: Skill) -> float:
 def _warnings(atlas: Atlas) -> list[str]:
     skills, found = atlas.skills, []
     length = float(np.linalg.norm(np.concatenate([skill.phi for skill in skills]).mean(axis=0)))
-    if (
-        length > _ALIKE and skills[0].practised is None
-    ):  # features of the replay learner are not unit
+    is_visr = skills[0].practised is None  # features of the replay learner have other lengths
+    if is_visr and length > _ALIKE:
         found.append(
             f"phi has collapsed: it points the same way in all states (length of its mean {length:.2f}; "
             "1 is one direction for everything)."

@@ -14,7 +14,7 @@ from torch.optim import Adam
 from visr.agents.base import BehaviourModel
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import move_average, n_step
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.training.learner import load_moments, moments, within
 
 RATE = 1e-3
@@ -114,7 +114,6 @@ class NetworkLearner:
         return found | {"rng": self._rng.get_state()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `state`."""
         try:
             self._network.load_state_dict(within(tensors, "network."))
             self._target.load_state_dict(within(tensors, "target."))

@@ -16,7 +16,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Adam
 
 from visr.finetuning.offline_steps import OfflineSteps
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 
 POLICIES: tuple[str, ...] = ("given", "best", "candidate")
 _ORDER = (2, 1, 2, 0)
@@ -133,7 +133,6 @@ class FittedEvaluation:
         self._valued = chosen.sort().values
 
     def update(self, num_updates: int, policies: Mapping[str, Tensor]) -> None:
-        """Fit to policies, each by its actions [U]."""
         targets = [self._returns(policies[name]) for name in POLICIES]
         parameters: list[Tensor] = list(self._network.parameters())
         averaged: list[Tensor] = list(self._target.parameters())

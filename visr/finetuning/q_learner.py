@@ -12,7 +12,7 @@ from torch.optim import Adam
 from visr.agents.base import BehaviourModel
 from visr.agents.visr import n_step_error
 from visr.config import FinetuneConfig
-from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
+from visr.networks.residual_values import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import SuccessorFeatures
 from visr.training.learner import load_moments, moments, within
 from visr.types import Unroll

@@ -8,7 +8,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 from torch.nn import functional
 
-from visr.networks.factored import Trunk
+from visr.networks.factored_successor import Trunk
+from visr.types import Transitions
 
 _FIRST, _SECOND = 256, 128
 _MOST_CELLS = 32 * 32
@@ -43,6 +44,13 @@ class PlaneTrunk(Trunk):
         self.body = nn.Sequential(nn.ReLU(), nn.Linear(_FIRST, _SECOND), nn.ReLU())
         self.agent_plane: Tensor
         self.register_buffer("agent_plane", torch.tensor(-1))
+
+    def fit(self, steps: Transitions) -> None:
+        """Find the agent's plane."""
+        assert steps.observation is not None
+        assert steps.action is not None
+        found = find_agent(steps.observation, steps.action, steps.next_observation)
+        self.agent_plane.fill_(found)
 
     def check(self) -> None:
         """Refuse, with a ValueError, a number that is no plane."""
@@ -122,5 +130,5 @@ def _mutual_information(x: Tensor, y: Tensor) -> float:
     joint.index_put_((x, y), torch.ones(len(x), dtype=torch.float64), accumulate=True)
     joint /= joint.sum()
     independent = joint.sum(dim=1, keepdim=True) * joint.sum(dim=0, keepdim=True)
-    met = joint > 0
-    return float((joint[met] * (joint[met] / independent[met]).log()).sum())
+    seen = joint > 0
+    return float((joint[seen] * (joint[seen] / independent[seen]).log()).sum())

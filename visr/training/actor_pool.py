@@ -12,8 +12,7 @@ from visr import envs
 from visr.agents.base import Agent
 from visr.config.fields import REPLAY_LEARNERS, RunConfig
 from visr.networks.successor import SuccessorFeatures
-from visr.training.actor import Actor
-from visr.training.exploring_actor import ExploringActor
+from visr.training.actor import Actor, ExploringActor
 from visr.training.learner import within
 from visr.types import Pursuit, Unroll
 
@@ -61,12 +60,10 @@ class LocalActorPool:
             actor.refresh(psi)
 
     def collect(self) -> list[Unroll]:
-        """One unroll of every group."""
         parts = parts_of(self._config, self._pursuit)
         return [actor.next_unroll(parts[group]) for group, actor in self.actors.items()]
 
     def reset_unsaveable_envs(self, num_steps: int) -> None:
-        """Start new episodes in environments whose state cannot be saved."""
         for actor in self.actors.values():
             actor.reset_unsaveable_envs(num_steps)
 
@@ -84,7 +81,6 @@ class LocalActorPool:
             actor.load_state(within(tensors, f"actor{group}."), num_steps)
 
     def close(self) -> None:
-        """Close the environments."""
         for actor in self.actors.values():
             actor.env.close()
 

@@ -91,7 +91,6 @@ class Learner:
         return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
-        """The inverse of `state`."""
         self.num_updates = num_updates
         self.agent.load_state_dict(within(tensors, "agent."))
         load_moments(self._optimiser, within(tensors, "adam."))
@@ -138,7 +137,6 @@ class BatchQueue:
         return {f"waiting.{k}": v for k, v in self._waiting._asdict().items()}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `state`."""
         waiting = within(tensors, "waiting.")
         self._waiting = Unroll(**waiting) if waiting else None
 

@@ -77,11 +77,9 @@ class ReplayLearning(ABC):
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole run."""
         return self.config.training.num_steps
 
     def rounds(self) -> Generator[Round]:
-        """Act and learn until done."""
         with devices.training_arithmetic(self.config.training):
             while not self.is_done:
                 yield self._round()
@@ -114,6 +112,7 @@ class ReplayLearning(ABC):
     def _learn(self, count: int) -> list[dict[str, Tensor]]:
         if count <= 0:
             return []
+        self.agent.forget_fitted_library()
         size, num_steps = self._batch_sizes()
         pool = task_sampling.practised(self.agent, max(_POOL, size), self._chi, self._rng)
         metrics = []
@@ -130,6 +129,12 @@ class ReplayLearning(ABC):
             self.num_updates += 1
             metrics.append(losses.metrics)
         return metrics
+
+    def _choose_library(self) -> None:
+        """Draw the library; in the end fit its policies' last layers, too."""
+        self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+        if self.is_done and (num_steps := self.config.replay.library_steps):
+            self.agent.fit_library(self.recorded.sample(self._rng, num_steps))
 
     def _batch_sizes(self) -> tuple[int, int]:
         """Tasks and steps of an update: few events need few tasks, which leaves room for more steps."""
@@ -180,7 +185,6 @@ class ReplayLearning(ABC):
         return tensors, counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         self.num_updates = counts["num_updates"]
         self.stage, self._stage_began = counts["stage"] - 1, counts["stage_began"]
         self.agent.load_state_dict(within(tensors, "learner.agent."))
@@ -256,7 +260,7 @@ class ReplayLoop(ReplayLearning):
             pool.begin(self.agent.psi, self.practice.pursuit)
         metrics = self._learn(due - self.num_updates)
         if self.is_done or self.stage >= 0:
-            self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+            self._choose_library()
         if collected := [unroll for pool in pools for unroll in pool.collect()]:
             self._record(concatenate(collected))
         share = self.num_updates / self.config.replay.num_updates
@@ -269,7 +273,6 @@ class ReplayLoop(ReplayLearning):
             self.practice.count(unroll)
 
     def reset_unsaveable_envs(self) -> None:
-        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
         for pool in self.actor_pools:
             pool.reset_unsaveable_envs(self._num_collected)
 
@@ -282,7 +285,6 @@ class ReplayLoop(ReplayLearning):
         return tensors, counts | {"num_collected": self._num_collected}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         super().load_state(tensors, counts)
         self._num_steps = counts["num_steps"]
         self._num_collected = counts.get("num_collected", self._num_steps)

@@ -10,8 +10,7 @@ from torch import Generator, Tensor, nn
 from torch.optim import Adam
 
 from visr.networks import replay_trunks
-from visr.networks.plane_trunk import PlaneTrunk, find_agent
-from visr.types import Transitions, Unroll
+from visr.types import Unroll
 
 BATCH = 256
 """Steps in an update of learned features, and in one pass of images."""
@@ -26,15 +25,6 @@ class Encoder(nn.Module):
         super().__init__()
         self.trunk = replay_trunks.trunk(space, "auto")
         self.readout = nn.Linear(self.trunk.size, num_outputs)
-
-    def fit(self, steps: Transitions) -> None:
-        """Take the statistics of recorded observations, and find the agent on planes."""
-        assert steps.observation is not None
-        assert steps.action is not None
-        self.trunk.fit(steps.observation)
-        if isinstance(self.trunk, PlaneTrunk):
-            found = find_agent(steps.observation, steps.action, steps.next_observation)
-            self.trunk.agent_plane.fill_(found)
 
     def forward(self, observation: Tensor) -> Tensor:
         """[N, ...] -> [N, outputs]"""

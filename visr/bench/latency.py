@@ -1,11 +1,14 @@
-"""The time from a reward to a task, from an observation to an action, from a stroke to a picture."""
+"""How long an answer takes: a task, an action, a refinement, a picture of the explorer, a start."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import torch
 from torch.nn import functional
 
 import visr
+from visr import child_processes
 from visr.bench.meter import Job, compared, rate, take_turns
 from visr.explorer import painting
 from visr.explorer.messages import RequestFields, encoded
@@ -21,7 +25,7 @@ from visr.explorer.task_requests import TaskRequests
 from visr.finetuning.offline_q import BATCH
 from visr.inference.regression import estimate
 from visr.inference.steps import RewardedSteps
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.run import Run
 
 STEPS = 100_000
@@ -91,7 +95,7 @@ def _policy(model: str, seconds: float) -> dict[str, Any]:
 
     def passes() -> int:
         with torch.inference_mode():
-            agent.psi.gpi_values(agent.psi.first_step(batch), policies, agent.psi.fold(w))
+            agent.psi.gpi_values(agent.psi.first_step(batch), policies, agent.readout(w))
         return 1
 
     def ours() -> int:
@@ -172,7 +176,7 @@ def explorer(seconds: float) -> dict[str, Any]:
 
     agent, states = run.agent, torch.arange(num_states)
     w = torch.as_tensor(run.skill(0).w, dtype=torch.float32).expand(num_states, -1)
-    policies, readout = agent.sample_policies(w, None), agent.psi.fold(w)
+    policies, readout = agent.sample_policies(w, None), agent.readout(w)
 
     def passes() -> int:
         with torch.inference_mode():
@@ -186,3 +190,38 @@ def explorer(seconds: float) -> dict[str, Any]:
         "milliseconds": 1000 / rate(turns["strokes"], "cpu"),
         "wall_milliseconds_95th_percentile": float(np.quantile(times, 0.95)),
     }
+
+
+# ---- start-up
+
+_COMMANDS = {
+    "help": ["-m", "visr", "--help"],
+    "import": ["-c", "import visr"],
+    "training": ["-m", "visr", "pretrain", "--preset", "smoke", "--num-steps", "1"],
+    "python": ["-c", "pass"],
+    "libraries": ["-c", "import torch, gymnasium"],
+}
+_LIMITS = {"help": "python", "import": "python", "training": "libraries"}
+"""What no command can be faster than."""
+
+
+def start(seconds: float) -> dict[str, Any]:
+    """Whole processes against Python alone; `training` is a whole run of one round, against its libraries."""
+    with tempfile.TemporaryDirectory() as directory:
+        jobs = {name: partial(_process, name, Path(directory)) for name in _COMMANDS}
+        turns = take_turns(jobs, seconds)
+    found = {}
+    for name, limit in _LIMITS.items():
+        numbers = compared(turns[name], turns[limit], "cpu", "starts")
+        found[name] = {"seconds": 1 / rate(turns[name], "cpu"), **numbers}
+    return found
+
+
+def _process(name: str, directory: Path) -> int:
+    out = []
+    if name == "training":
+        out = ["--out", str(directory / str(len(list(directory.iterdir()))))]
+    command = [sys.executable, *_COMMANDS[name], *out]
+    environment = child_processes.environment()
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    return 1
