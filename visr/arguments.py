@@ -109,6 +109,13 @@ def number(value: Any, name: str, is_whole: bool = False) -> None:
         raise UserError(f"{name} = {short_repr(value)} is not {words}.")
 
 
+def count(value: Any, name: str) -> None:
+    """Refuse what is no whole number above 0."""
+    number(value, name, is_whole=True)
+    if value < 1:
+        raise UserError(f"{name} = {value} is too small; it must be at least 1.")
+
+
 def array(value: Any, name: str) -> NDArray:
     """An argument as an array; a masked array is refused, because its mask would be lost."""
     parts = value if isinstance(value, list | tuple) else ()

@@ -65,6 +65,7 @@ def evaluate(
     compare: bool = True,
 ) -> EpisodeEvaluation:
     """Play the task; with `compare` also the random policy and the best constant action."""
+    arguments.count(num_episodes, "num_episodes")
     shared = {"num_episodes": num_episodes, "seed": seed}
 
     def played(task: Task, name: str, epsilon: float | None) -> tuple[PolicyReturns, Condition]:

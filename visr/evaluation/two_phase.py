@@ -156,6 +156,7 @@ def evaluate_task(
     on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> Condition:
     """Raw scores of whole episodes that pursue the task."""
+    arguments.count(num_episodes, "num_episodes")
     w = task.w.astype(np.float32)
     return _play(
         agent,
