@@ -148,7 +148,7 @@ def test_the_doctor_prints_its_findings():
     assert answer.code == 0
     for words in ("a vector of 4 numbers", "2 of them", "100 % of steps, 1 to 1"):
         assert words in answer.out
-    assert "It fits. Next: visr pretrain CartPole-v1" in answer.err
+    assert "It fits. Next: visr pretrain CartPole-v1 --algorithm replay" in answer.err
 
 
 def test_the_doctors_json_is_what_it_found():

@@ -16,6 +16,7 @@ from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
 from visr.inference import asked_reward, regression
 from visr.inference.collect import features
+from visr.inference.compare_methods import compare_methods
 from visr.inference.grid_rewards import read_array
 from visr.inference.recording import Recording
 from visr.inference.regression import Comparison, Estimate
@@ -64,8 +65,10 @@ class Goal:
         w, size = w / max(length, 1e-9), len(w)
         words = []
         if len(phi) > 1:
+            cosine = float((phi @ w / np.maximum(np.linalg.norm(phi, axis=1), 1e-9)).mean())
             words.append(
-                f"{len(phi)} recorded states stand for the goal; their phi agree to {length:.2f}."
+                f"{len(phi)} recorded states stand for the goal; the cosine of their phi with its "
+                f"mean is {cosine:.2f} (1: all point the same way)."
             )
         others = None
         counts, r_squared = (len(phi), 1, len(phi)), 0.0
@@ -75,7 +78,7 @@ class Goal:
             r_squared = regression.fit_along(w, steps)[1]
             words.append(_seen(self.distance, float(steps.reward.mean())))
             if not steps.is_constant:
-                others = regression.estimate(steps)
+                others = compare_methods(steps)
         mode = Estimate(
             METHOD, w, r_squared, np.inf, np.full(size, np.sqrt(1 - min(length, 1) ** 2))
         )
