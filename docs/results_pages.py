@@ -746,6 +746,47 @@ def _replay_scores() -> str:
     return table(["where", "score", "seeds"], rows).replace("---:", "---")
 
 
+def _refined(suite: Suite) -> str:
+    """The tables of docs/guides/refine.md: instant and refined policies."""
+    parts = []
+    rows = []
+    for (world, tasks), runs in by(read_if_there("refine/grid.csv"), "world", "tasks").items():
+        shown = [f"{world}, {tasks}", seeds_of(runs)]
+        for policy in ("instant", "refined"):
+            worst = min(float(run[f"{policy}_worst"]) for run in runs)
+            scores = spread([float(run[policy]) for run in runs], 3)
+            shown.append(f"{scores} ({worst:.3f})")
+        worse = sum(int(run["made_worse"]) for run in runs)
+        cost = f"{_number(runs, 'cpu_seconds'):.2f}"
+        rows.append([*shown, str(worse), cost])
+    if rows:
+        columns = ["world, tasks", "seeds", "instant (worst task)", "refined (worst task)"]
+        columns += ["tasks made worse", "CPU seconds a task"]
+        parts += [
+            "Exact fractions of optimal on 64 unseen tasks of each kind, refined until done:",
+            table(columns, rows),
+            "```sh\npython experiments/refine_grid.py open-10 rooms-11 --seeds 0 1 2\n```",
+        ]
+    games = read_if_there("refine/minatar.csv")
+    rows = []
+    for row in games:
+        n = row["n_step"] and f", n = {row['n_step']}"
+        scaled = suite.normalised(float(row["score"]), f"MinAtar/{row['game']}-v1")
+        score = f"{row['score']} ± {row['standard_error']}"
+        cells = [row["updates"], row["cpu_seconds"], row["trial"], score, f"{scaled:.0f}"]
+        rows.append([f"{row['game']}, {row['policy']}{n}", row["seed"], *(x or DASH for x in cells)])
+    if rows:
+        columns = ["game, policy", "seed", "updates", "CPU seconds", "trial", "score", "of 100"]
+        names = " ".join(dict.fromkeys(row["game"] for row in games))
+        parts += [
+            "MinAtar, 30 episodes, 100,000 rewarded steps. *Trial*: mean return in the rewarded steps that choose n. *Of 100*: 0 is "
+            "a random policy and 100 NSQ after 10M rewarded steps.",
+            table(columns, rows),
+            f"```sh\npython experiments/refine_minatar.py {names}\n```",
+        ]
+    return "\n\n".join(parts)
+
+
 def _words(asked: str) -> str:
     plain = {"boxes", "goals", "three goals", "16 cells", "its own reward"}
     return "its own reward" if asked == "env" else asked if asked in plain else f"`{asked}`"
@@ -811,6 +852,7 @@ def pages() -> dict[str, str]:
         "models.md": models_page(),
         **paper_pages.pages(found, minatar),
         "../../README.md": with_numbers(README, _expected(minatar)),
+        "../guides/refine.md": with_numbers(ROOT / "docs/guides/refine.md", _refined(minatar)),
         "../agents/replay.md": with_numbers(ROOT / "docs/agents/replay.md", _replay_scores()),
     }
 

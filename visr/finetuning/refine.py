@@ -38,7 +38,7 @@ _SAME = 1e-6
 """Smaller gains, as a share of the value, are rounding."""
 _PATIENCE = 8
 """Slices without a better policy after which the learning rate falls, and then refinement is done."""
-_SAMPLE = 10_000
+_SAMPLE, _SAMPLE_BYTES = 10_000, 2**27
 _FEWEST_STEPS = 20
 _SMALLEST_CORRELATION = 0.2
 _ROWS_AT_ONCE = 1_024
@@ -105,11 +105,14 @@ class Refiner:
         start: ResidualValues | None = None,
         learner: Mapping[str, NDArray] | None = None,
         started: float | None = None,
+        n_step: int | None = None,
     ) -> None:
-        """`gpi`: whether the given policy acts by GPI; `start`, `learner`: an earlier result to continue."""
+        """`gpi`: whether the given policy acts by GPI; `start`, `learner`: an earlier result to continue;
+        `n_step`: of the targets, by default the run's own."""
         self._started = time.perf_counter() if started is None else started
         require(agent, steps, reward)
         self._agent, self._w, self._gpi = agent, w.to(agent.device), gpi
+        self._n_step = n_step or agent.config.n_step
         self._rng = torch.Generator().manual_seed(derived_seed(seed, 8))
         held, self._steps, self._held = split(steps, seed)
         self._sample = self._sampled_steps()
@@ -130,7 +133,8 @@ class Refiner:
 
     def _sampled_steps(self) -> Transitions:
         """Some steps, for statistics."""
-        chosen = torch.randperm(len(self._steps), generator=self._rng)[:_SAMPLE]
+        most = min(_SAMPLE, _SAMPLE_BYTES // self._steps.bytes_each)
+        chosen = torch.randperm(len(self._steps), generator=self._rng)[:most]
         self._chosen, steps = chosen, self._steps
         before, after = (steps.observations(x[chosen]) for x in (steps.before, steps.after))
         return Transitions(after, before, steps.action[chosen], steps.terminated[chosen])
@@ -177,7 +181,7 @@ class Refiner:
         learner = NetworkLearner(
             *(steps[0], reward[~held], self._base, residual, self._rng),
             gamma=config.gamma,
-            n=config.n_step,
+            n=self._n_step,
         )
         return learner, FittedEvaluation(
             steps[1], reward[held], config.gamma, critic, self._base, self._rng
@@ -196,9 +200,8 @@ class Refiner:
         """Learn and compare until the limit; without one, until done."""
         size = _SWEEPS if isinstance(self._learner, TableLearner) else _UPDATES
         evaluation, rows = self._evaluation, self._evaluation.rows
-        policies = dict.fromkeys(POLICIES, self._given_actions())
-        if self._best_actions is not None:
-            policies["best"] = policies["candidate"] = self._best_actions
+        given, best = self._given_actions(), self._best_actions
+        policies = dict.fromkeys(POLICIES, given if best is None else best) | {"given": given}
         evaluation.update(4 * size, policies)
         waited, is_slow = 0, False
         progress = limit.progress(0, 0.0)  # the first slice is always made
@@ -217,16 +220,12 @@ class Refiner:
             yield self._slice(values, policies, is_improved, is_done)
             if self._learner.is_converged or (is_done and limit.is_open):
                 return
-            progress = limit.progress(self.num_updates, self._seconds)
+            progress = limit.progress(self.num_updates, time.perf_counter() - self._started)
 
     @property
     def state(self) -> dict[str, NDArray]:
         """The learner's state, ready to be stored."""
         return {k: v.detach().cpu().numpy().copy() for k, v in self._learner.state().items()}
-
-    @property
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._started
 
     def _compare(
         self, policies: dict[str, Tensor], num_updates: int
@@ -270,7 +269,7 @@ class Refiner:
         best, given = policies["best"][place], policies["given"][place]
         return Slice(
             num_updates=self.num_updates,
-            seconds=self._seconds,
+            seconds=time.perf_counter() - self._started,
             given=values["given"].mean * self._unit,
             value=values["best"].mean * self._unit,
             candidate=values["candidate"].mean * self._unit,
