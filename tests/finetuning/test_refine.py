@@ -226,7 +226,7 @@ def test_one_limit_at_a_time(grid: visr.Run):
 
 def test_a_psi_with_memory_is_refused(grid: visr.Run, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(grid.visr.psi, "memory_size", 8)
-    with pytest.raises(UserError, match="--core none"):
+    with pytest.raises(UserError, match="psi without memory"):
         grid.refine(grid.skill(0), num_updates=1)
 
 
