@@ -67,10 +67,9 @@ def reached(run: visr.Run, env: Any, asked: list[tuple[int, int, int]], gpi: boo
 
 
 def _actions(agent: Any, states: np.ndarray, w: torch.Tensor, gpi: bool) -> np.ndarray:
-    psi = agent.psi
-    policies = agent.sample_policies(w, None, gpi)
-    hidden = psi.first_step(torch.as_tensor(states))
-    return psi.gpi_values(hidden, policies, psi.fold(w)).argmax(dim=1).numpy()
+    policies, readout = agent.sample_policies(w, None, gpi), agent.readout(w, gpi)
+    hidden = agent.psi.first_step(torch.as_tensor(states))
+    return agent.action_values(hidden, policies, readout).argmax(dim=1).numpy()
 
 
 def by_chance(env: Any, asked: list[tuple[int, int, int]], constant: int | None = None) -> float:

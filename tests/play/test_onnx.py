@@ -13,7 +13,9 @@ import torch
 
 from tests.play.test_policy import seen, task, trained_run
 from tests.test_cli import visr
-from visr import Run, load
+from visr import Run, load, pretraining
+from visr import config as configuration
+from visr.config import presets
 from visr.errors import UserError
 from visr.storage.run_dir import RunDir
 
@@ -189,3 +191,17 @@ def test_a_policy_of_planes_acts_the_same(tmp_path: Path):
     chosen = run.policy(run.skill(3), gpi=False)(planes)
     assert actions(path, planes).tolist() == chosen.tolist()
     assert len(set(chosen.tolist())) > 1
+
+
+def test_a_library_with_last_layers_of_its_own_is_exported(tmp_path: Path):
+    fields = {"height": 3, "width": 3, "num_envs": 4, "num_steps": 600, "warmup_steps": 512}
+    fields |= {"num_updates": 40, "evaluate_every": 10**9, "recorded_steps": 500}
+    config = configuration.replace(presets.get("replay-grid"), env="visr/Grid-v0", **fields)
+    run = Run(pretraining.start(tmp_path / "run", config))
+    wanted = run.infer(np.arange(9.0).reshape(3, 3))
+    path = run.export(wanted, tmp_path / "grid.onnx", gpi=True)
+    states = np.arange(8)  # in the last corner two actions stay there
+    assert run.visr.library_readout is not None  # pyright: ignore
+    chosen = actions(path, states).tolist()
+    assert chosen == run.policy(wanted, gpi=True)(states).tolist()
+    assert chosen != run.policy(wanted, gpi=False)(states).tolist()

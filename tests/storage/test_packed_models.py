@@ -14,7 +14,7 @@ import torch
 import visr
 from visr.cli import main
 from visr.errors import UserError
-from visr.storage import packed_models
+from visr.storage import packed_models, packed_weights
 from visr.storage.files import tensor_metadata, write_tensors
 
 
@@ -70,6 +70,15 @@ def test_8_bit_rows_take_a_third_of_the_space_and_are_close(packed: visr.Run):
     for name, value in full.weights().items():
         largest = value.abs().amax() if value.ndim else 1.0
         assert (again[name] - value).abs().max() <= 0.005 * largest + 1e-6, name
+
+
+def test_tensors_of_three_dimensions_have_a_scale_for_each_row():
+    # the last layers of a library: the second one has numbers a thousand times larger
+    layers = torch.randn(2, 60, 100) * torch.tensor([1.0, 1000.0])[:, None, None]
+    kept = packed_weights.stored({"layers": layers}, "int8")
+    assert kept["layers"].dtype == torch.int8
+    error = (packed_weights.restored(kept)["layers"] - layers).abs()
+    assert (error <= 0.005 * layers.abs().amax(dim=-1, keepdim=True)).all()
 
 
 def test_a_model_beyond_its_limit_is_refused(packed: visr.Run):

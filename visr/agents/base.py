@@ -59,10 +59,14 @@ class Agent(nn.Module, ABC):
 
     @abstractmethod
     def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """Values to be greedy in, of the task w with readout = psi.fold(w).
+        """Values to be greedy in, of the task w with readout = self.readout(w).
 
         hidden [N, hidden], policies [N, P, task size] -> [N, actions]
         """
+
+    def readout(self, w: Tensor, gpi: bool | None = None) -> FoldedReadout:
+        """psi's last layer multiplied by w [N, task size], for the policies of `sample_policies`."""
+        return self.psi.fold(w)
 
     @abstractmethod
     def losses(self, unroll: Unroll) -> Losses:

@@ -44,7 +44,7 @@ class EpsilonGreedyActor:
         """Set the tasks: [d] for all environments, or [N, d]."""
         tasks = torch.as_tensor(w, dtype=torch.float32)
         self.w = tasks.expand(self.num_envs, -1)
-        self._readout = self.agent.psi.fold(self.w.to(self.device))
+        self._readout = self.agent.readout(self.w.to(self.device), self.gpi)
 
     @torch.inference_mode()
     def act(self, observation: NDArray | Tensor, starts: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from visr.agents.base import BehaviourModel, Losses
+from visr.agents.library_fit import fitted_readouts
 from visr.config.fields import AgentConfig, InferenceConfig
 from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
@@ -31,7 +32,7 @@ from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 class ReplaySuccessorFeatures(BehaviourModel):
     """chi(s, a, s'): fixed features of a step.  psi(s, a, w): their discounted sums under the policy of w."""
 
-    packed_parts = ("chi", "psi", "library", "rate", "lift")
+    packed_parts = ("chi", "psi", "library", "library_readout", "rate", "lift")
     prefers_regression = True
 
     def __init__(self, config: AgentConfig, spec: EnvSpec, replay: ReplayConfig) -> None:
@@ -59,6 +60,11 @@ class ReplaySuccessorFeatures(BehaviourModel):
         self.register_buffer("library", torch.zeros(replay.library_size, size))
         self.register_buffer("rate", torch.zeros(size))
         self.register_buffer("lift", torch.ones(size))
+        self.library_readout: Tensor | None
+        shape = (replay.library_size, replay.psi_width + 1, size)
+        self.register_buffer(
+            "library_readout", torch.zeros(shape) if replay.library_steps else None
+        )
 
     def _features(self) -> TransitionFeatures:
         """The configured features of a step."""
@@ -97,10 +103,29 @@ class ReplaySuccessorFeatures(BehaviourModel):
     # Acting: GPI over w and the library.
 
     @property
+    def _is_known(self) -> Tensor:
+        """[library size]: the rows of the library that hold a task."""
+        return self.library.abs().sum(dim=1) > 0
+
+    @property
     def known_tasks(self) -> Tensor:
         """[L, d]: the library; before training one arbitrary task."""
-        filled = self.library[self.library.abs().sum(dim=1) > 0]
+        filled = self.library[self._is_known]
         return filled if len(filled) else torch.eye(self.task_size, device=self.device)[:1]
+
+    @property
+    def _is_fitted(self) -> bool:
+        """Whether the policies of the library have last layers of their own."""
+        fitted = self.library_readout
+        return fitted is not None and bool(fitted[0, -1].any())
+
+    @property
+    def _library_is_complete(self) -> bool:
+        """Whether the library has every state, with fitted values: then GPI leaves out w's own policy.
+
+        The network's values are too large in places, so that GPI would prefer it to better ones.
+        """
+        return self._is_fitted and not self.chi.counts_events and not bool(self._is_known.all())
 
     def sample_tasks(self, num_tasks: int, rng: Generator | None) -> Tensor:
         """Tasks of the library, of unit length: [N, d]."""
@@ -109,20 +134,52 @@ class ReplaySuccessorFeatures(BehaviourModel):
         return chosen / chosen.norm(dim=1, keepdim=True)
 
     def sample_policies(self, w: Tensor, rng: Generator | None, gpi: bool | None = None) -> Tensor:
-        """w and the library: [..., d] -> [..., 1 + L, d]; without GPI w alone."""
+        """w and the library, or a complete library alone: [..., d] -> [..., P, d]; without GPI w alone."""
         own = w.unsqueeze(-2)
         if not (self.config.gpi if gpi is None else gpi):
             return own
         known = self.known_tasks.to(w.device)
-        if (
-            w.dim() == 2 and w.stride(0) == 0
-        ):  # one task: psi reads its policies once for all states
+        if self._library_is_complete:
+            return known.expand(*w.shape[:-1], *known.shape)
+        if _is_one_task(w):  # psi reads its policies once for all states
             return torch.cat([w[:1], known]).expand(len(w), -1, -1)
         return torch.cat([own, known.expand(*w.shape[:-1], *known.shape)], dim=-2)
 
     def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
         """max_i psi(s, a, w_i) . w over w itself and the library."""
         return self.psi.gpi_values(hidden, policies, readout)
+
+    def readout(self, w: Tensor, gpi: bool | None = None) -> FoldedReadout:
+        """One column for all policies; with a fitted library one for each: [N, width, P], [N, P]."""
+        own = self.psi.fold(w)
+        if not (self.config.gpi if gpi is None else gpi) or not self._is_fitted:
+            return own
+        assert self.library_readout is not None
+        fitted = self.library_readout[self._is_known]
+        rows = torch.einsum("lhd,nd->nhl", fitted, w[:1] if _is_one_task(w) else w)
+        weight, bias = rows[:, :-1].expand(len(w), -1, -1), rows[:, -1].expand(len(w), -1)
+        if self._library_is_complete:
+            return FoldedReadout(weight, bias)
+        return FoldedReadout(
+            torch.cat([own.weight, weight], dim=-1), torch.cat([own.bias, bias], dim=-1)
+        )
+
+    @torch.no_grad()
+    def fit_library(self, recorded: Unroll) -> None:
+        """Fit a last layer for every policy of the library to recorded steps."""
+        if self.library_readout is None:
+            return
+        steps, known = of_unroll(recorded), self._is_known
+        self.library_readout.zero_()
+        self.library_readout[known] = fitted_readouts(
+            self.psi, self.library[known], steps, self.cumulant(steps), self.config.gamma
+        )
+
+    @torch.no_grad()
+    def forget_fitted_library(self) -> None:
+        """Drop the fitted last layers, because psi learns on."""
+        if self.library_readout is not None:
+            self.library_readout.zero_()
 
     # Learning: N recorded steps under M tasks.
 
@@ -211,3 +268,8 @@ class ReplaySuccessorFeatures(BehaviourModel):
         sums = RewardSums(self.task_size)
         sums.add(c.detach().cpu().numpy(), weight.detach().cpu().numpy())
         return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)
+
+
+def _is_one_task(w: Tensor) -> bool:
+    """Whether [N, d] is one task for all of N states."""
+    return w.dim() == 2 and w.stride(0) == 0

@@ -95,7 +95,7 @@ def _policy(model: str, seconds: float) -> dict[str, Any]:
 
     def passes() -> int:
         with torch.inference_mode():
-            agent.psi.gpi_values(agent.psi.first_step(batch), policies, agent.psi.fold(w))
+            agent.psi.gpi_values(agent.psi.first_step(batch), policies, agent.readout(w))
         return 1
 
     def ours() -> int:
@@ -180,7 +180,7 @@ def explorer(seconds: float) -> dict[str, Any]:
 
     agent, states = run.agent, torch.arange(num_states)
     w = torch.as_tensor(run.skill(0).w, dtype=torch.float32).expand(num_states, -1)
-    policies, readout = agent.sample_policies(w, None), agent.psi.fold(w)
+    policies, readout = agent.sample_policies(w, None), agent.readout(w)
 
     def passes() -> int:
         with torch.inference_mode():

@@ -177,6 +177,7 @@ _REPLAY_GRID: dict[str, object] = {
     "target_temperature": 0.1,
     "smooth_states": True,
     "whole_psi_tasks": 8,
+    "library_steps": 60_000,
     "checkpoint_every": 100_000,
     "evaluate_every": 220_000,
 }
@@ -188,6 +189,7 @@ _REPLAY_LARGE_GRID: dict[str, object] = {
     "transition_features": "laplacian",
     "smooth_states": False,  # more cells were not measured with it
     "whole_psi_tasks": 32,
+    "library_steps": 0,  # the library holds few of the cells
     "psi_width": 512,
     "transitions_per_update": 64,
     "tasks_per_update": 24,
@@ -244,6 +246,7 @@ _FORWARD_BACKWARD: dict[str, object] = {
     "algorithm": "fb",
     "transitions_per_update": 128,
     "tasks_per_update": 8,
+    "library_steps": 0,
 }
 """Its loss compares pairs of steps, so it needs more steps and fewer tasks in an update."""
 

@@ -47,6 +47,8 @@ class ReplayConfig:
     """Share of practised tasks that reward or punish every step; the rest are Gaussian."""
     library_size: Size = 128
     """Practised tasks whose policies GPI consults."""
+    library_steps: Count = 0
+    """Recorded steps that give each policy of the library a last layer of its own in the end; 0: none."""
     target_rate: Fraction = 0.1
     """Share of psi that moves into its target network at every update."""
     target_temperature: Fraction = 0.0

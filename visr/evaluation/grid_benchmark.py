@@ -143,7 +143,8 @@ def actions(agent: Agent, world: GridWorld, w: Floats, gpi: bool, seed: int = 0)
     for task in torch.as_tensor(w, dtype=torch.float32):
         tasks = task.expand(world.num_states, -1)
         policies = agent.sample_policies(tasks, random, gpi).to(agent.device)
-        values = agent.action_values(hidden, policies, agent.psi.fold(tasks.to(agent.device)))
+        readout = agent.readout(tasks.to(agent.device), gpi)
+        values = agent.action_values(hidden, policies, readout)
         policy.append(values.argmax(dim=-1).cpu())
     return torch.stack(policy).numpy()
 

@@ -252,7 +252,7 @@ class Refiner:
             observation = self._held.observations(rows).to(agent.device)
             w = self._w.cpu().expand(len(rows), -1)
             policies = agent.sample_policies(w, random, self._gpi).to(agent.device)
-            readout = agent.psi.fold(w.to(agent.device))
+            readout = agent.readout(w.to(agent.device), self._gpi)
             values = agent.action_values(agent.psi.first_step(observation), policies, readout)
             parts.append(values.argmax(dim=1).cpu())
         return torch.cat(parts)

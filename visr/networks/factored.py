@@ -78,7 +78,11 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
 
     def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
         """hidden [*batch, hidden], w broadcastable to [*batch, d] -> [*batch, actions, d]"""
-        return self.sums((self.of_actions(hidden) + self.of_tasks(w).unsqueeze(-2)).relu())
+        return self.sums(self.joined(hidden, w))
+
+    def joined(self, hidden: Tensor, w: Tensor) -> Tensor:
+        """relu(U + V), as `heads`: -> [*batch, actions, width]"""
+        return (self.of_actions(hidden) + self.of_tasks(w).unsqueeze(-2)).relu()
 
     def fold(self, w: Tensor) -> FoldedReadout:
         """psi . w = relu(U + V) . weight + bias: weight [N, width, 1], bias [N, 1]."""
@@ -86,10 +90,16 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
         return FoldedReadout(weight.unsqueeze(-1), self.scale * (w @ self.readout.bias)[:, None])
 
     def policy_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """psi(s, a, w_i) . w of every policy i: hidden [N, hidden], [N, P, d] -> [N, P, actions]"""
+        """psi(s, a, w_i) . w of every policy i: hidden [N, hidden], [N, P, d] -> [N, P, actions]
+
+        The readout has one column for all policies, or one for each.
+        """
         of_tasks = self._of_policies(policies).unsqueeze(-2)
         joined = (self.of_actions(hidden).unsqueeze(1) + of_tasks).relu_()
-        values = torch.bmm(joined.flatten(1, 2), readout.weight).view(joined.shape[:3])
+        if readout.weight.shape[-1] == 1:
+            values = torch.bmm(joined.flatten(1, 2), readout.weight).view(joined.shape[:3])
+        else:
+            values = (joined @ readout.weight.mT.unsqueeze(-1)).squeeze(-1)
         return values + readout.bias.unsqueeze(-1)
 
     def _of_policies(self, policies: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from visr.agents.base import BehaviourModel
 from visr.errors import encodable, needing
 from visr.networks import conv_torsos
+from visr.networks.factored import FactoredSuccessorFeatures
 from visr.storage.files import write_bytes
 from visr.storage.records.task import Task
 
@@ -25,7 +26,7 @@ _OPSET = 18
 class OnnxPolicy(nn.Module):
     """argmax_a max_i psi(o, a, w_i) . w, for one w and a fixed set of w_i; one step at a time."""
 
-    def __init__(self, agent: BehaviourModel, w: Tensor, policies: Tensor) -> None:
+    def __init__(self, agent: BehaviourModel, w: Tensor, policies: Tensor, gpi: bool) -> None:
         super().__init__()
         self.psi = copy.deepcopy(agent.psi).cpu()
         conv_torsos.set_arithmetic(self.psi, torch.float32, channels_last=False)
@@ -33,10 +34,22 @@ class OnnxPolicy(nn.Module):
         self.policies: Tensor
         self.register_buffer("w", w)
         self.register_buffer("policies", policies)
+        self.weight: Tensor | None
+        self.bias: Tensor
+        readout = agent.readout(w.to(agent.device)[None], gpi)
+        has_own_layers = readout.weight.shape[-1] > 1 and isinstance(
+            self.psi, FactoredSuccessorFeatures
+        )
+        self.register_buffer("weight", readout.weight[0].mT.cpu() if has_own_layers else None)
+        self.register_buffer("bias", readout.bias[0].cpu() if has_own_layers else None)
 
     def _choose(self, hidden: Tensor) -> Tensor:
-        psi = self.psi.heads(hidden.unsqueeze(1), self.policies)
-        return (psi @ self.w).amax(dim=1).argmax(dim=-1)
+        if self.weight is None:
+            values = self.psi.heads(hidden.unsqueeze(1), self.policies) @ self.w
+        else:  # each policy has its own last layer
+            joined = self.psi.joined(hidden.unsqueeze(1), self.policies)  # pyright: ignore
+            values = (joined * self.weight.unsqueeze(1)).sum(dim=-1) + self.bias.unsqueeze(-1)
+        return values.amax(dim=1).argmax(dim=-1)
 
 
 class FeedForwardPolicy(OnnxPolicy):
@@ -78,7 +91,7 @@ def export(
         kind, names = RecurrentPolicy, ["observation", "previous_action", "memory"]
         previous_action, zeros = agent.psi.no_memory(2)
         memory = (previous_action.cpu(), zeros.cpu())
-    program = _traced(kind(agent, w, policies).eval(), (observation, *memory), names)
+    program = _traced(kind(agent, w, policies, gpi).eval(), (observation, *memory), names)
     model = onnx.load_from_string(program)
     words = {"env": task.env, "task": task.name, "method": task.method}
     words = {name: encodable(text) for name, text in words.items()}

@@ -21,11 +21,11 @@ def stored(tensors: dict[str, Tensor], precision: Precision) -> dict[str, Tensor
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         weight = tensor.detach().cpu().contiguous()
-        is_large = weight.ndim == 2 and weight.numel() >= _LEAST_ROWS
+        is_large = weight.ndim in (2, 3) and weight.numel() >= _LEAST_ROWS
         if precision == "float32" or weight.dtype != torch.float32:
             found[name] = weight
         elif precision == "int8" and is_large:
-            scale = weight.abs().amax(dim=1, keepdim=True).clamp(min=1e-30) / 127
+            scale = weight.abs().amax(dim=-1, keepdim=True).clamp(min=1e-30) / 127
             found[name] = (weight / scale).round().to(torch.int8)
             found[name + _SCALE] = scale
         else:
@@ -49,7 +49,7 @@ def restored(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         weight = tensor.float() if tensor.dtype == torch.float16 else tensor
         if tensor.dtype == torch.int8:
             scale = tensors.get(name + _SCALE)
-            if scale is None or tensor.ndim != 2 or scale.shape != (len(tensor), 1):
+            if scale is None or scale.shape != (*tensor.shape[:-1], 1):
                 raise ValueError(f"{name} has no scale for each row")
             weight = tensor.float() * scale.float()
             if not torch.isfinite(weight).all():

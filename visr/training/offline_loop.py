@@ -7,7 +7,6 @@ import sys
 import torch
 from torch import Tensor
 
-from visr.agents import task_sampling
 from visr.config.fields import RunConfig
 from visr.networks.transition_features.base import of_unroll
 from visr.training.loop import Round
@@ -68,7 +67,7 @@ class OfflineLoop(ReplayLearning):
             self._count_events()
         left = self.config.replay.num_updates - self.num_updates
         metrics = self._learn(min(_ROUND, left))
-        self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+        self._choose_library()
         return Round(self.num_updates, metrics)
 
     @torch.no_grad()

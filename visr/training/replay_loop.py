@@ -114,6 +114,7 @@ class ReplayLearning(ABC):
     def _learn(self, count: int) -> list[dict[str, Tensor]]:
         if count <= 0:
             return []
+        self.agent.forget_fitted_library()
         size, num_steps = self._batch_sizes()
         pool = task_sampling.practised(self.agent, max(_POOL, size), self._chi, self._rng)
         metrics = []
@@ -130,6 +131,12 @@ class ReplayLearning(ABC):
             self.num_updates += 1
             metrics.append(losses.metrics)
         return metrics
+
+    def _choose_library(self) -> None:
+        """Draw the library; in the end fit its policies' last layers, too."""
+        self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+        if self.is_done and (num_steps := self.config.replay.library_steps):
+            self.agent.fit_library(self.recorded.sample(self._rng, num_steps))
 
     def _batch_sizes(self) -> tuple[int, int]:
         """Tasks and steps of an update: few events need few tasks, which leaves room for more steps."""
@@ -258,7 +265,7 @@ class ReplayLoop(ReplayLearning):
             pool.begin(self.agent.psi, self.practice.pursuit)
         metrics = self._learn(due - self.num_updates)
         if self.is_done or self.stage >= 0:
-            self.agent.library.copy_(task_sampling.library(self.agent, self._chi, self._rng))
+            self._choose_library()
         if collected := [unroll for pool in pools for unroll in pool.collect()]:
             self._record(concatenate(collected))
         share = self.num_updates / self.config.replay.num_updates

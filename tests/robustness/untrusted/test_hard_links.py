@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,7 @@ def test_a_directory_swapped_for_a_link_during_writes_leads_nowhere_else(tmp_pat
         names = (os.fsencode(run / "tasks"), os.fsencode(run / "link"))
         while not over.is_set():
             assert exchange(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0
+            time.sleep(1e-4)  # so that some writes find the directory in place
 
     attacker = threading.Thread(target=swap)
     attacker.start()
