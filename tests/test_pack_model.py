@@ -50,7 +50,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_card_of_a_grid_has_exact_scores_of_every_kind_of_prompt(place: Path):
-    small = {"num_features": 104, "library_size": 112, "psi_width": 128}  # so that it fits into 2 MB
+    small = {
+        "num_features": 104,
+        "library_size": 112,
+        "psi_width": 128,
+    }  # so that it fits into 2 MB
     card = made(place, "grid", "visr/Grid-v0", "replay-grid", evaluate_every=4_096, **small)
     found = card.scores.by_prompt
     assert [one.kind for one in found] == ["reward", "goal", "demonstration"]

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from visr.finetuning.offline_steps import OfflineSteps
-from visr.finetuning.policy_value import POLICIES, FittedEvaluation, PolicyValue, n_step
+from visr.finetuning.policy_value import POLICIES, FittedEvaluation, PolicyValue, is_better, n_step
 from visr.finetuning.tabular_q import TableEvaluation
 from visr.networks.residual import ResidualValues
 from visr.types import EnvSpec
@@ -56,6 +56,18 @@ def test_gains_have_the_standard_error_of_episode_means():
     assert error == pytest.approx(np.std(np.arange(12), ddof=1) / 12**0.5)
 
 
+def test_a_policy_is_better_by_more_than_the_error_or_where_no_state_loses():
+    episode = torch.arange(12).repeat_interleave(2)
+    nothing = PolicyValue(torch.ones(24), episode)
+    gain = torch.zeros(24)
+    gain[0] = 0.1  # one episode of twelve: the gain is as large as its error
+    assert is_better(PolicyValue(1 + gain, episode), nothing)
+    gain[2] = -0.05
+    assert not is_better(PolicyValue(1 + gain, episode), nothing)
+    assert is_better(PolicyValue(1.1 + gain, episode), nothing)
+    assert not is_better(nothing, nothing)
+
+
 def chain(rng: np.random.Generator, count: int, size: int = 5) -> tuple[OfflineSteps, torch.Tensor]:
     """A random walk: action 1 goes right, 0 left; the reward is 1 in the last state."""
     actions = rng.integers(2, size=count)
@@ -71,6 +83,7 @@ def test_the_values_of_fixed_policies_are_estimated(kind: str):
     # gamma .5, 1 - gamma = .5: always right is worth 1, .5, .25, .125 times 1 from the states 3, 2, 1, 0;
     # always left is worth 0 from the states 0 to 3, and 0 from 4 as well, as it leaves the reward.
     steps, reward = chain(np.random.default_rng(0), 2_000)
+    assert isinstance(steps.observation, torch.Tensor)
     states = steps.observation.argmax(dim=1)
     right = torch.tensor([0.5**3, 0.5**2, 0.5, 1, 1])[states[steps.before]].mean()
     if kind == "table":

@@ -136,5 +136,5 @@ def test_damaged_or_missing_frames_are_refused(whole: Path, tmp_path: Path):
     with pytest.raises(UserError, match=r"damaged.*checksum"):
         _ = visr.load(copy).offline_steps
     shutil.rmtree(copy / "replay")
-    with pytest.raises(UserError, match="give --data, or pre-train with --algorithm replay"):
+    with pytest.raises(UserError, match="keeps no steps to refine from"):
         _ = visr.load(copy).offline_steps

@@ -21,7 +21,13 @@ from visr.agents.base import BehaviourModel
 from visr.errors import UserError
 from visr.finetuning.offline_q import RATE, BaseValues, NetworkLearner, OfflineLearner
 from visr.finetuning.offline_steps import OfflineSteps, split
-from visr.finetuning.policy_value import POLICIES, Evaluation, FittedEvaluation, PolicyValue
+from visr.finetuning.policy_value import (
+    POLICIES,
+    Evaluation,
+    FittedEvaluation,
+    PolicyValue,
+    is_better,
+)
 from visr.finetuning.reward_labels import Labels
 from visr.finetuning.tabular_q import TableEvaluation, TableLearner, TableModel
 from visr.networks.residual import ResidualValues
@@ -34,8 +40,6 @@ from visr.types import Transitions
 _LAST_RATE = 0.02
 _SWEEPS, _UPDATES = 20, 250
 """Updates between two estimates: sweeps over tables, and gradient steps."""
-_SAME = 1e-6
-"""Smaller gains, as a share of the value, are rounding."""
 _PATIENCE = 8
 """Slices without a better policy after which the learning rate falls, and then refinement is done."""
 _SAMPLE, _SAMPLE_BYTES = 10_000, 2**27
@@ -234,14 +238,12 @@ class Refiner:
         evaluation = self._evaluation
         evaluation.update(num_updates, policies)
         values = {name: evaluation.value(name, policies[name]) for name in POLICIES}
-        gain, error = values["candidate"].gain_over(values["best"])
-        is_better = gain > max(error, _SAME * abs(values["best"].mean))
-        if is_better:
+        if improves := is_better(values["candidate"], values["best"]):
             policies["best"], values["best"] = policies["candidate"], values["candidate"]
             self.best = self._learner.residual()
             self.best.scale.div_(self._factor)  # to be added to psi . w
             evaluation.accept()
-        return is_better, values
+        return improves, values
 
     @torch.no_grad()
     def _given_actions(self) -> Tensor:
