@@ -15,7 +15,7 @@ SEEDS, GAMES = 3, 5
 PAPERS_ATARI = (57, 3, 250_000_000)
 """Games, seeds and steps of the paper's Atari experiments."""
 ATARI_SPEED = 90.7
-"""Steps per second of the paper's network on one core, measured by `visr bench atari` (docs/guides/atari.md)."""
+"""Steps per second of the paper's network on one core, measured by `visr bench atari` (docs/results/appendix_atari.md)."""
 OUR_NAME = {"NSQ @10M": "NSQ @2.5M"}
 """The paper's 10M are frames."""
 MILLION = 1_000_000

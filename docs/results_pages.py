@@ -40,7 +40,7 @@ GRID_WORDS = """\
 Values are exact: 0 is a random policy, 1 an optimal one, (V - V_random) / (V_optimal - V_random), with discount
 0.95, averaged over all start cells and 50 unseen tasks of each family. *Own* is w's own greedy policy, *GPI* maximises
 over w and its neighbours, *planned* is an optimal policy for the fitted reward phi . w, scored on the true one. It is no bound: where the fit is poor, the
-agent's own policy can do better."""
+agent's own policy can do better. These are VISR's agents; the replay learner has [a page of its own](replay.md#grid-worlds)."""
 
 
 # ---- helpers
@@ -66,9 +66,14 @@ def by(rows: Csv, *columns: str) -> dict[tuple[str, ...], Csv]:
 
 
 def table(columns: Sequence[str], rows: Rows) -> str:
-    """A Markdown table; the first column is text, the others are numbers."""
-    rule = ["---", *["---:"] * (len(columns) - 1)]
+    """A Markdown table; columns of numbers are aligned to the right, the first one never."""
+    texts = [{row[i] for row in rows} for i in range(1, len(columns))]
+    rule = ["---", *("---" if any(map(_is_text, cells)) else "---:" for cells in texts)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (columns, rule, *rows))
+
+
+def _is_text(cell: str) -> bool:
+    return cell[:1].isalpha() or cell.startswith("`")
 
 
 def markdown(shown: Table, heading: str | None = None) -> str:
@@ -203,7 +208,11 @@ def _finetuning() -> str:
             if free
             else ("from scratch" if row["from_scratch"] == "1" else "fine-tuned")
         )
-        key = (row["run"], row["family"], how)
+        run = {
+            "pretrained:grid": "`pretrained:grid-visr`",
+            "pretrained:four-rooms": "four rooms, 7M steps",
+        }
+        key = (run.get(row["run"], row["run"]), row["family"], how)
         kinds.setdefault(key, {}).setdefault(int(row["num_steps"]), []).append(
             float(row["fraction_of_optimal"])
         )
@@ -213,10 +222,8 @@ def _finetuning() -> str:
         for (run, family, how), found in sorted(kinds.items())
     ]  # fmt: skip
     shown = table(["rewarded steps:", "tasks", *(f"{n:,}" for n in budgets)], cells)
-    command = (
-        "python experiments/finetune_grid.py pretrained:grid --num-tasks 3 --updates-per-round 16"
-    )
-    return f"## Fine-tuning\n\nMean fraction of optimal over tasks, one seed.\n\n```sh\n{command}\n```\n\n{shown}"
+    command = "python experiments/finetune_grid.py pretrained:grid-visr --num-tasks 3 --updates-per-round 16"
+    return f"## Fine-tuning\n\nMean fraction of optimal over tasks, one seed. VISR models; those of four rooms are no longer part of the package.\n\n```sh\n{command}\n```\n\n{shown}"
 
 
 def _variants(name: str) -> str:
@@ -281,24 +288,16 @@ def _replay(suite: Suite) -> str:
         error = runs[0]["standard_error"]
         shown = spread(scores, 1) if len(runs) > 1 else f"{scores[0]:.1f} ± {float(error):.1f}"
         rows.append([
-            game, seeds_of(runs), f"{_number(runs, 'cpu_seconds') / 60:.1f}", f"{_number(runs, 'r_squared'):.2f}",
-            shown, f"{statistics.mean(normal):.0f}", f"{_number(runs, 'random'):.1f}", f"{_number(runs, 'best_constant'):.1f}",
+            game, shown, f"{_number(runs, 'random'):.1f}", f"{_number(runs, 'best_constant'):.1f}", f"{statistics.mean(normal):.0f}",
+            f"{_number(runs, 'r_squared'):.2f}", seeds_of(runs), f"{_number(runs, 'cpu_seconds') / 60:.1f}",
         ])  # fmt: skip
-    columns = [
-        "game",
-        "seeds",
-        "CPU minutes",
-        "held-out R^2",
-        "score",
-        "scale",
-        "random policy",
-        "best constant action",
-    ]
+    columns = ["game", "score", "random policy", "best constant action", "score in %"]
+    columns += ["held-out R^2", "seeds", "CPU minutes"]
     return (
         "## The replay learner\n\nPreset `replay-minatar`, 1M reward-free steps, no weight changes after pre-training. ± is the standard error of 30 "
         "episodes, or with several seeds the standard deviation over them.\n\n"
         "```sh\npython experiments/replay_minatar.py Breakout Asterix Freeway Seaquest SpaceInvaders\n```\n\n"
-        f"{table(columns, rows)}\n\nThe interquartile mean on the scale is {_replay_iqm(suite):.0f}."
+        f"{table(columns, rows)}\n\n*Score in %*: 0 is the random policy, 100 NSQ @10M. Its interquartile mean is {_replay_iqm(suite):.0f}."
     )
 
 
@@ -326,6 +325,14 @@ its library. *Own policy* is the policy of w alone. Scores are means over seeds 
 standard error over 30 episodes where scores are sampled."""
 
 
+WORLDS = {
+    "open-10": "open grid, 10 x 10",
+    "rooms-11": "four rooms, 11 x 11",
+    "open-20": "open grid, 20 x 20",
+    "rooms-21": "four rooms, 21 x 21",
+}
+
+
 def replay_page() -> str:
     parts = ["# Results: the replay learner", NOTE, REPLAY_WORDS]
     parts += [_replay_grid(), _replay_vectors(), _replay_features()]
@@ -340,30 +347,14 @@ def _replay_grid() -> str:
     for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
         scores = spread([float(run["mean"]) for run in runs], 3)
         worst = min(float(run["worst"]) for run in runs)
-        cells = [
-            short(float(runs[0]["steps"])),
-            f"{_number(runs, 'cpu_seconds'):.0f}",
-            scores,
-            f"{worst:.2f}",
-        ]
-        cells += [
-            f"{_number(runs, 'own_policy'):.3f}",
-            "0",
-            f"{_number(runs, 'best_constant'):.2f}",
-        ]
-        rows.append([f"{world}, {tasks}", seeds_of(runs), *cells])
+        cells = [scores, "0", f"{_number(runs, 'best_constant'):.2f}", f"{worst:.2f}"]
+        cells += [f"{_number(runs, 'own_policy'):.3f}", seeds_of(runs)]
+        cells += [short(float(runs[0]["steps"])), f"{_number(runs, 'cpu_seconds'):.0f}"]
+        rows.append([f"{WORLDS.get(world, world)}, {tasks}", *cells])
     if not rows:
         return ""
-    columns = [
-        "world, tasks",
-        "seeds",
-        "steps",
-        "CPU seconds",
-        "fraction of optimal",
-        "worst task",
-        "own policy",
-    ]
-    columns += ["random policy", "best constant action"]
+    columns = ["world, tasks", "fraction of optimal", "random policy", "best constant action"]
+    columns += ["worst task", "own policy", "seeds", "steps", "CPU seconds"]
     words = "Exact fractions of optimal, 64 unseen tasks of each kind."
     command = "python experiments/replay_grid.py open-10 rooms-11 open-20 rooms-21 --seeds 0 1 2"
     return f"## Grid worlds\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
@@ -372,25 +363,15 @@ def _replay_grid() -> str:
 def _replay_vectors() -> str:
     rows = []
     for (env, reward), runs in by(read_if_there("replay/vectors.csv"), "env", "reward").items():
-        cells = [
-            f"{_number(runs, 'cpu_seconds'):.0f}" if runs[0]["cpu_seconds"] else "–",
-            f"{_number(runs, 'r_squared'):.2f}",
-            _sampled(runs),
-        ]
-        cells += [f"{_number(runs, k):.1f}" for k in ("own_policy", "random", "best_constant")]
-        rows.append([f"{env}, `{reward}`", seeds_of(runs), *cells])
+        cells = [_sampled(runs)]
+        cells += [f"{_number(runs, k):.1f}" for k in ("random", "best_constant", "own_policy")]
+        cells += [f"{_number(runs, 'r_squared'):.2f}", seeds_of(runs)]
+        cells += [f"{_number(runs, 'cpu_seconds'):.0f}" if runs[0]["cpu_seconds"] else DASH]
+        rows.append([f"{env}, `{reward}`", *cells])
     if not rows:
         return ""
-    columns = [
-        "asked",
-        "seeds",
-        "CPU seconds",
-        "held-out R^2",
-        "return",
-        "own policy",
-        "random policy",
-        "best constant action",
-    ]
+    columns = ["asked", "return", "random policy", "best constant action"]
+    columns += ["own policy", "held-out R^2", "seeds", "CPU seconds"]
     command = (
         "python experiments/replay_vectors.py CartPole-v1 MountainCar-v0 Acrobot-v1 --seeds 0 1 2"
     )
@@ -430,8 +411,28 @@ def _sampled(runs: Csv) -> str:
 # ---- Atari, classic control
 
 
+def _constant_actions() -> dict[str, str]:
+    """The mean return of the best constant action and its standard error, by environment."""
+    rows = read("constant_actions.csv")
+    return {
+        row["env"]: f"{float(row['mean']):,.1f} ± {float(row['standard_error']):,.1f}"
+        for row in rows
+    }
+
+
+def _constant_wins(rows: Rows) -> str:
+    """The games in which no learnt policy scores as much as a constant action."""
+    columns = [[float(cell.split(" ±")[0].replace(",", "")) for cell in row[1:6]] for row in rows]
+    games = [row[0] for row, means in zip(rows, columns, strict=True) if means[4] >= max(means[:3])]
+    return (
+        f"No learnt policy reaches the best constant action on {', '.join(games)}. "
+        if games
+        else ""
+    )
+
+
 def atari_page() -> str:
-    rows = []
+    rows, constant = [], _constant_actions()
     for path in sorted(RESULTS.glob("atari/visr/*/seed-*")):
         directory = RunDir.open(path)
         record = TwoPhase.load(directory.phase_two, directory.config().env)
@@ -440,24 +441,18 @@ def atari_page() -> str:
         cells = [f"{found[n].mean:,.1f} ± {found[n].standard_error:,.1f}" for n in names]
         game = path.parent.name.removeprefix("ALE-").removesuffix("-v5")
         seen = f"{record.num_seen:,} of {record.num_rewarded_steps:,}"
-        rows.append([game, path.name.removeprefix("seed-"), f"{record.num_steps:,}", *cells, seen])
-    columns = [
-        "game",
-        "seed",
-        "steps",
-        "regression",
-        "random search",
-        "@0",
-        "random policy",
-        "steps with a reward",
-    ]
+        cells += [constant.get(record.env, DASH), path.name.removeprefix("seed-")]
+        rows.append([game, *cells, short(record.num_steps), seen])
+    columns = ["game", "regression", "random search", "@0", "random policy", "best constant action"]
+    columns += ["seed", "steps", "steps with a reward"]
     return _joined([
         "# Results: Atari", NOTE,
         "Preset `atari-small`, one core per game, at most 2M steps; the paper has 250M. Raw scores, mean ± standard error of 30 episodes; "
-        "tasks inferred from the same 50 episodes. The best constant action was not measured.",
+        "tasks inferred from the same 50 episodes. *@0* draws a new task every 40 steps. The best constant action was chosen by 3 other episodes "
+        "(`python experiments/constant_actions.py`).",
         "```sh\nvisr pretrain ALE/MsPacman-v5 --preset atari-small --out runs/MsPacman\nvisr evaluate runs/MsPacman\n```",
         table(columns, rows),
-        "The published rows of the paper and ours side by side: `visr report results/`.",
+        f"{_constant_wins(rows)}[The appendix](appendix_atari.md) says what the scores show and what limits them. The published rows of the paper and ours side by side: `visr report results/`.",
         "![Ms. Pac-Man: 30 episodes of each method](../images/atari_mspacman.png)",
         "![Up'n Down: 30 episodes of each method](../images/atari_upndown.png)",
         "Scores of the rewarded environments during training:",
@@ -471,11 +466,17 @@ def classic_control_page() -> str:
     for row in read("small_worlds/scores.csv"):
         by_env.setdefault(row["env"], []).append(row)
     parts = [
-        "# Results: classic control", NOTE,
-        "VISR, preset `classic`, 2M reward-free steps, then 100,000 rewarded steps of the environment's own reward; mean return of 30 episodes ± "
-        "standard error, each seed by itself. *Chosen* is the method that `best` chose. The best constant action was not measured.",
+        "# Results: classic control, and every method on MinAtar", NOTE,
+        "VISR, presets `classic` and `minatar`, 2M reward-free steps, then 100,000 rewarded steps of the environment's own reward; mean return of 30 episodes ± "
+        "standard error, each seed by itself. *Chosen* is the method that `best` chose. Scores of the "
+        "replay learner: [vectors](replay.md#vectors), [MinAtar](minatar.md#the-replay-learner).",
         "```sh\npython experiments/small_worlds.py runs/classic --envs CartPole-v1 Acrobot-v1 MountainCar-v0 --seeds 0 1 2\n```",
     ]  # fmt: skip
+    constant = _constant_actions()
+    constant |= {
+        f"MinAtar/{row['game']}-v1": f"{float(row['best_constant']):.1f}"
+        for row in read("replay/minatar.csv")
+    }
     for env, found in by_env.items():
         seeds = sorted({row["seed"] for row in found}, key=int)
         methods = list(dict.fromkeys(row["method"] for row in found))
@@ -484,6 +485,7 @@ def classic_control_page() -> str:
             by_seed = {row["seed"]: row for row in found if row["method"] == method}
             cells = [_return(by_seed[s]) if s in by_seed else DASH for s in seeds]
             rows.append([method.split(" (")[0], *cells])
+        rows.append(["best constant action", *[constant.get(env, DASH)] * len(seeds)])
         parts += [f"## {env}", table(["method", *(f"seed {s}" for s in seeds)], rows)]
     return _joined(parts)
 
@@ -499,13 +501,20 @@ SPEED_WORDS = """\
 Every benchmark runs ours and its limit in turns, at least eight of each after a warm-up; every second turn has the opposite order.
 The ratio is ours over the limit, the median over turns, with its quartiles in brackets. Times are CPU seconds of the busiest thread or
 process, which is about what a run takes on idle cores; other programs change them little. *Noise* is the limit over itself in
-neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores."""
+neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores.
+
+What a limit leaves out: the grid's is matrix products alone, without biases, ReLUs, sampling of tasks, targets and Adam, which all cost
+time next to matrices this small; the replay learner's leaves out Adam, the target network's step, sampling and relabelling; MinAtar's leaves
+out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
+MinAtar's second process only acts and waits for the first, which only learns. `bench start`'s `training` is a whole run of one round, with its
+evaluation, report and checkpoint."""
 
 SPEED_LIMITS = {
     "grid": ("grid loop, two processes", "its matrix products on as many cores, and the bare grid"),
     "minatar": ("MinAtar loop, one process", "its networks' passes, and the bare game"),
-    "minatar-2": ("MinAtar loop, two processes", "the same on two cores"),
-    "atari": ("Atari loop", "the bare passes of its image torsos"),
+    "minatar-2": ("MinAtar loop, two processes", "half of the same"),
+    "atari-small": ("Atari loop, `atari-small`, one core", "the bare passes of its image torsos"),
+    "atari": ("Atari loop, the paper's network, one core", "the bare passes of its image torsos"),
     "replay-grid": ("replay updates, grid", "losses and gradients of one batch"),
     "replay-vectors": ("replay updates, CartPole", "losses and gradients of one batch"),
     "replay-minatar": ("replay updates, MinAtar", "losses and gradients of one batch"),
@@ -529,24 +538,16 @@ def speed_page() -> str:
             )
             noise = ", ".join(f"{one['noise']:.2f}" for one in found)
             label = f"{what}: {part}" if part else what
-            rates = [", ".join(f"{one[k]:,.3g}" for one in found) for k in (unit, f"limit_{unit}")]
-            rows.append([label, limit, unit.split("_")[0], *rates, *_ratios(found), noise])
+            rates = [", ".join(_rate(one[k]) for one in found) for k in (unit, f"limit_{unit}")]
+            rows.append([label, *_ratios(found), *rates, unit.split("_")[0], noise, limit])
             numbers += [
                 [f"{label}: {key.replace('_', ' ')}", ", ".join(f"{one[key]:.3g}" for one in found)]
                 for key in found[0]
                 if key.endswith(("seconds", "steps", "ratio", "_mb", "percentile"))
                 and key not in ("ratio", "wall_ratio")
             ]
-    columns = [
-        "ours",
-        "limit",
-        "unit",
-        "per second",
-        "limit",
-        "ratio, run 1",
-        "ratio, run 2",
-        "noise",
-    ]
+    columns = ["ours", "ratio, run 1", "ratio, run 2", "per second", "the limit's"]
+    columns += ["unit", "noise", "limit"]
     versions = [
         [
             one["preset"],
@@ -562,7 +563,14 @@ def speed_page() -> str:
         "```sh\ngit worktree add --detach OLD 715ec78\npython experiments/compare_versions.py OLD . --preset grid\n```",
         table(["preset", "CPU time [quartiles]", "elapsed time"], versions),
         *_growth(),
+        *_memory(),
+        *_side_by_side(),
+        TRIED_ON_CPU,
     ])  # fmt: skip
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"
 
 
 def _growth() -> list[str]:
@@ -584,6 +592,50 @@ def _growth() -> list[str]:
     return ["## Growth", words, command, table(columns, cells)] if cells else []
 
 
+def _memory() -> list[str]:
+    """Peak memory of a short run of each preset."""
+    rows = [
+        [f"`{row['preset']}`", row["env"], f"{int(row['num_steps']):,}", row["peak_mb"]]
+        for row in read_if_there("speed/memory.csv")
+    ]
+    words = (
+        "The largest resident memory of the process that learns, in a short run with at least one update. Replay learners\n"
+        "also keep their steps: 60 bytes and one per event for each step of Breakout."
+    )
+    command = "```sh\npython experiments/preset_memory.py results/speed/memory.csv\n```"
+    columns = ["preset", "environment", "steps", "MB"]
+    return ["## Memory of every preset", words, command, table(columns, rows)] if rows else []
+
+
+def _side_by_side() -> list[str]:
+    """Steps per CPU second of other programs, beside ours."""
+    cells = [
+        [name, *(f"{int(row['steps_per_cpu_second']):,}" for row in rows)]
+        for (name,), rows in by(read_if_there("speed/side_by_side.csv"), "program").items()
+    ]
+    words = (
+        "Environment steps per CPU second of whole programs on one core, each with its own default network and numbers of\n"
+        "environments and updates; two runs with different numbers of steps, whose difference leaves out imports and compilation."
+    )
+    command = (
+        "```sh\npython experiments/side_by_side.py results/speed/side_by_side.csv \\\n"
+        '    "JAX_VISR, MinAtar Breakout=PYTHON JAX_VISR/VISR.py --num_steps {n/640}" \\\n'
+        '    "CleanRL\'s dqn.py, CartPole=PYTHON cleanrl/dqn.py --total-timesteps {n}"\n```'
+    )
+    table_rows = table(
+        ["program", "run 1", "run 2"], [[*row, *[DASH] * (3 - len(row))] for row in cells]
+    )
+    return ["## Beside other programs", words, command, table_rows] if cells else []
+
+
+TRIED_ON_CPU = """\
+## Tried on CPU, without a gain
+
+- MinAtar's 64 environments in eight groups: 55 µs of CPU time a step for acting, 19 µs in one group, because networks this small cost the same for 8 and for
+  64 observations. Processes therefore share groups out, and the preset has one.
+- Counting events by shifts of flat, padded planes: a shift is five times faster, the padding costs what that saves."""
+
+
 def _runs_of(name: str) -> list[Path]:
     return [path for k in (1, 2) if (path := RESULTS / f"speed/{name}-{k}.json").exists()]
 
@@ -600,40 +652,61 @@ def _ratios(found: list[dict[str, Any]]) -> list[str]:
 # ---- packed models
 
 
+FIRST_MODELS = ("grid", "four-rooms", "cartpole", "acrobot", "mountaincar")
+
+
 def models_page() -> str:
+    names = packed_models.names()
+    names.sort(key=lambda n: (FIRST_MODELS.index(n) if n in FIRST_MODELS else 9, n == "grid-visr"))
+    cards = [packed_models.open_model(f"{packed_models.PREFIX}{name}").card for name in names]
+    kinds = ("reward", "goal", "demonstration")
+    rows = [
+        [
+            f"[`{card.name}`](#{card.name})",
+            f"`{card.config.env}`",
+            *(_first_score(card, k) for k in kinds),
+        ]
+        for card in cards
+    ]
     parts = [
         "# Pre-trained models", NOTE,
-        "`visr.load(\"pretrained:NAME\")` opens a model that comes with the package. `make model RUN=runs/x NAME=x` packs a finished run, "
-        "measures it, films it, and writes this page. Every score is reached without a weight change; beside it stand the random policy and the "
-        "best constant action.",
+        "These models come with the package. None saw a reward in training, and no weight changed for these scores.",
+        "```python\nimport visr\n\nrun = visr.load(\"pretrained:grid\")\nprint(run.evaluate(run.infer(\"row > 5 and col < 3\")))\n```",
+        "On the command line: `visr infer pretrained:grid --reward \"row > 5 and col < 3\" --name corner`.",
+        "## Overview",
+        "Score of one prompt of each kind; in brackets a random policy and the best constant action. Bold: clearly better than both. On the grids 1 is optimal; elsewhere scores are mean returns.",
+        table(["model", "environment", *kinds], rows).replace("---:", "---"),
+        "`make model RUN=runs/x NAME=x` packs a finished run, scores and films it, and writes this page.",
     ]  # fmt: skip
-    for name in packed_models.names():
-        card = packed_models.open_model(f"{packed_models.PREFIX}{name}").card
-        parts += [f"## {name}", *card_parts(card)]
+    for card in cards:
+        parts += [f"## {card.name}", *card_parts(card)]
     return _joined(parts)
+
+
+def _first_score(card: packed_models.Card, kind: str) -> str:
+    found = next((one for one in card.scores.by_prompt if one.kind == kind), None)
+    if found is None:
+        return "not possible"
+    constant = DASH if found.best_constant is None else f"{found.best_constant:g}"
+    beaten = max(found.random, found.best_constant or found.random) + 2 * (
+        found.standard_error or 0
+    )
+    score = f"**{found.score:g}**" if found.score > beaten else f"{found.score:g}"
+    return f"{score} ({found.random:g}, {constant})"
 
 
 def card_parts(card: packed_models.Card) -> list[str]:
     """What the model is, a film, what it can and cannot do, and how to make it again."""
-    agent = card.config.agent
     film = PLACE.parent / f"images/models/{card.name}.gif"
-    about = table(
-        ["", ""],
-        [
-            ["environment", f"`{card.config.env}`"],
-            ["agent", f"`{agent.algorithm}`, d = {agent.num_features}"],
-            ["steps, seed", f"{card.num_steps:,}, {card.seed}"],
-            ["weights", card.precision],
-        ],
-    ).replace("---:", "---")
+    about = f"{card.about} Environment `{card.config.env}`, seed {card.seed}, weights in {card.precision}."
     words = f"{card.name} obeys one prompt of each kind in turn"
     shown = f"![{words}](../images/models/{card.name}.gif)" if film.exists() else ""
     recipe = "```text\n" + "\n".join(card.recipe) + "\n```"
-    return [card.about, shown, about, *_can(card), *_cannot(card), recipe]
+    return [about, shown, *_can(card), *_cannot(card), "Make it again:", recipe]
 
 
 def _can(card: packed_models.Card) -> list[str]:
-    """Scores by kind of prompt; cards of older versions hold other scores."""
+    """Scores by kind of prompt."""
     columns = ["prompt", "asked for", "score", "random policy", "best constant action", "unit"]
     rows = [
         [one.kind, one.prompt, _with_error(one), f"{one.random:g}",
@@ -643,10 +716,8 @@ def _can(card: packed_models.Card) -> list[str]:
     if rows:
         aligned = "| --- | --- | ---: | ---: | ---: | --- |"
         lines = table(columns, rows).split("\n")
-        return ["It can:", "\n".join([lines[0], aligned, *lines[2:]])]
-    known = card.scores.fraction_of_optimal or card.scores.mean_score_of_30_episodes
-    unit = "fraction of optimal" if card.scores.fraction_of_optimal else "mean score of 30 episodes"
-    return [table([unit, "score"], [[k, f"{v:g}"] for k, v in known.items()])] if known else []
+        return ["**Scores**", "\n".join([lines[0], aligned, *lines[2:]])]
+    return []
 
 
 def _with_error(one: packed_models.PromptScore) -> str:
@@ -656,7 +727,7 @@ def _with_error(one: packed_models.PromptScore) -> str:
 
 def _cannot(card: packed_models.Card) -> list[str]:
     sentences = "\n".join(f"- {sentence}" for sentence in card.cannot)
-    return ["It cannot:", sentences] if sentences else []
+    return ["**What it cannot do**", sentences] if sentences else []
 
 
 # ---- all of them
@@ -669,14 +740,14 @@ def index_page(minatar: Suite) -> str:
     visr = [e for e in minatar.entries if e.key.name == "GPI VISR @100k" and len(e.seeds) > 1]
     iqm = minatar.aggregates[visr[0].key, "all"]
     rows = [
+        *_replay_grid_rows(),
+        ["MinAtar, five games", "replay learner", f"IQM {_replay_iqm(minatar):.0f}", seeds_of(replay), "[MinAtar](minatar.md)"],
         ["grid 10 x 10, two boxes", "VISR, preset `grid`", f"{_number(quality, 'boxes'):.2f} of optimal",
          seeds_of(quality), "[grid](grid.md)"],
         ["grid 10 x 10, goal cells", "VISR, preset `grid`", f"{_number(quality, 'goals'):.2f} of optimal",
          seeds_of(quality), "[grid](grid.md)"],
-        *_replay_grid_rows(),
         ["MinAtar, five games", "VISR by regression", f"IQM {tables.with_interval(iqm.iqm, iqm.iqm_interval)}",
          ", ".join(map(str, sorted(visr[0].seeds))), "[MinAtar](minatar.md)"],
-        ["MinAtar, five games", "replay learner", f"IQM {_replay_iqm(minatar):.0f}", seeds_of(replay), "[MinAtar](minatar.md)"],
     ]  # fmt: skip
     return _joined([
         "# Results", NOTE,
@@ -686,10 +757,10 @@ def index_page(minatar: Suite) -> str:
         "All tables are written from the files in `results/` by `make results`; `results/README.md` says which command made each file. Presets were "
         "chosen on the grid's families of tasks and on MinAtar's Breakout and Asterix, so these numbers are optimistic there.",
         "[The report](../report.md) says what of the paper was reproduced, in the form of a paper; [Table 1](table1.md) sets its rows beside ours.",
-        "What was tried, what did not work, and how settings were chosen: the appendices on [the paper's agents](appendix_paper.md), "
+        "What was tried, what did not work, and how settings were chosen: the appendices on [the paper's agents](appendix_paper.md), [Atari](appendix_atari.md), [the cluster](appendix_cluster.md), "
         "[the replay learner](appendix_replay.md), [the additions](appendix_additions.md) and [the settings of `grid-wide`](appendix_ablation.md). Numbers in the appendices are those of "
         "the day on which they were written.",
-        "```{toctree}\n:hidden:\n\n../report\ntable1\nreplay\ngrid\nminatar\natari\nclassic_control\nspeed\nmodels\nappendix_paper\n"
+        "```{toctree}\n:hidden:\n\n../report\ntable1\nreplay\ngrid\nminatar\natari\nclassic_control\nspeed\nmodels\nappendix_paper\nappendix_atari\nappendix_cluster\n"
         "appendix_replay\nappendix_additions\nappendix_ablation\n```",
     ])  # fmt: skip
 
@@ -742,7 +813,7 @@ def _replay_scores() -> str:
                 f"{_words(kind)} {_number(runs, score):.{digits}f}"
                 for (kind,), runs in groups.items()
             )
-            rows.append([words.format(name), shown, seeds_of(found)])
+            rows.append([words.format(WORLDS.get(name, name)), shown, seeds_of(found)])
     return table(["where", "score", "seeds"], rows).replace("---:", "---")
 
 

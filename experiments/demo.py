@@ -29,6 +29,7 @@ UPDATES = 60  # of `run.refine`: less than a second
 STARTS = (0, 9, 94, 55)
 PAUSE, RATE = 900, 120  # milliseconds: the last frame, the others
 GROUND, LINE, INK, GREEN, BLUE = "#f3f4f2", "#d9dcda", "#20262c", "#4aa98a", "#0065a0"
+MUTED, MARGIN, ABOVE, BELOW = "#5b6670", 24, 78, 46
 Floats = NDArray[np.float64]
 
 
@@ -44,8 +45,10 @@ class Wish:
     """[S], the cells to colour."""
     fraction: float
     """Of optimal: the instant policy's."""
+    better: visr.Task
+    """The task after a moment of Q-learning on the recorded steps."""
     refined: float
-    """The same after a moment of Q-learning on the recorded steps."""
+    """Of optimal: that policy's."""
     constant: float
     """The fraction of optimal of the best constant action."""
 
@@ -92,7 +95,7 @@ def ask(run: visr.Run) -> list[Wish]:
         ),
         (
             "A demonstration",
-            "A path was shown, no actions. Being on it is worth 1.",
+            "A path was shown, without actions. Being on it is worth 1.",
             "run.infer(demonstration=path)",
             run.infer(demonstration=path, name="shown"),
             visited,
@@ -110,7 +113,8 @@ def wish(run: visr.Run, title: str, words: str, code: str, task: visr.Task, show
     constant = (result.value_constant - low) / (high - low)
     better = dataclasses.replace(run.refine(task, num_updates=UPDATES), reward=shown)
     refined = run.evaluate_exactly(better).fraction_of_optimal
-    return Wish(title, words, code, task, shown, result.fraction_of_optimal, refined, constant)
+    fraction = result.fraction_of_optimal
+    return Wish(title, words, code, task, shown, fraction, better, refined, constant)
 
 
 # ---- films
@@ -125,26 +129,44 @@ def walk(run: visr.Run, task: visr.Task, start: int, num_steps: int = STEPS) -> 
     return states
 
 
-def frame(world: GridWorld, shown: Floats, ways: list[list[int]], caption: str = "") -> Image.Image:
-    """The grid, the coloured cells, and each agent with its way so far."""
-    size, below = world.width * CELL, 34 if caption else 0
-    image = Image.new("RGB", (2 * size, 2 * (size + below)), "#ffffff")
+def frame(world: GridWorld, shown: Floats, paths: list[list[int]]) -> Image.Image:
+    """The grid, the coloured cells, and each agent with its path so far."""
+    size = world.width * CELL
+    image = Image.new("RGB", (2 * size, 2 * size), "#ffffff")
     draw = ImageDraw.Draw(image)
     for state in range(world.num_states):
         row, col = divmod(state, world.width)
         box = [2 * col * CELL, 2 * row * CELL, 2 * (col + 1) * CELL, 2 * (row + 1) * CELL]
         draw.rectangle(box, fill=GREEN if shown[state] > 0 else GROUND, outline=LINE, width=2)
-    for states in ways:
+    for states in paths:
         places = [divmod(state, world.width) for state in states]
         centres = [((2 * col + 1) * CELL, (2 * row + 1) * CELL) for row, col in places]
         if len(centres) > 1:
             draw.line(centres, fill=BLUE, width=6, joint="curve")
         x, y = centres[-1]
         draw.ellipse([x - 17, y - 17, x + 17, y + 17], fill=BLUE, outline="#ffffff", width=4)
-    if caption:
-        font = ImageFont.load_default(size=30)
-        draw.text((12, 2 * size + 14), caption, fill=INK, font=font)
-    return image.resize((size, size + below), Image.Resampling.LANCZOS)
+    return image.resize((size, size), Image.Resampling.LANCZOS)
+
+
+def side_by_side(world: GridWorld, one: Wish, number: int, paths: list[list[int]]) -> Image.Image:
+    """The instant policy and the refined one, with what was asked and how good they are."""
+    grids = [frame(world, one.shown, [path]) for path in paths]
+    size = grids[0].width
+    image = Image.new("RGB", (2 * size + 3 * MARGIN, ABOVE + size + BELOW), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    large, small = ImageFont.load_default(size=24), ImageFont.load_default(size=16)
+    draw.text((MARGIN, 12), f"Prompt {number} of 3: {one.title.lower()}", fill=INK, font=large)
+    words = "The agent was trained without any reward. Green is what it is asked for now."
+    draw.text((MARGIN, 46), words, fill=MUTED, font=small)
+    labels = (
+        f"instant policy: {one.fraction:.2f} of optimal",
+        f"refined for a second: {one.refined:.2f}",
+    )
+    for i in range(2):
+        x = MARGIN + i * (size + MARGIN)
+        image.paste(grids[i], (x, ABOVE))
+        draw.text((x, ABOVE + size + 10), labels[i], fill=INK, font=ImageFont.load_default(size=20))
+    return image
 
 
 def save_gif(frames: list[Image.Image], target: Path | io.BytesIO, pauses: set[int]) -> None:
@@ -162,26 +184,29 @@ def save_gif(frames: list[Image.Image], target: Path | io.BytesIO, pauses: set[i
 def film(run: visr.Run, one: Wish) -> str:
     """The film of one task, as a data address for HTML."""
     assert run.world is not None
-    ways = [walk(run, one.task, start) for start in STARTS]
-    frames = [frame(run.world, one.shown, [w[: i + 1] for w in ways]) for i in range(STEPS + 1)]
+    paths = [walk(run, one.task, start) for start in STARTS]
+    frames = [frame(run.world, one.shown, [p[: i + 1] for p in paths]) for i in range(STEPS + 1)]
     target = io.BytesIO()
     save_gif(frames, target, {0, len(frames) - 1})
     return "data:image/gif;base64," + base64.b64encode(target.getvalue()).decode()
 
 
 def one_film(run: visr.Run, wishes: list[Wish], target: Path) -> None:
-    """One agent that obeys the prompts in turn, each from where it was."""
+    """One agent that obeys the prompts in turn, from where it was: instant policy and refined one."""
     assert run.world is not None
-    frames, pauses, state = [], set(), 94
+    frames, pauses, states = [], set(), [94, 94]
     for number, one in enumerate(wishes, 1):
-        states = walk(run, one.task, state, 18)
-        caption = f"{number}. {one.title}: {one.fraction:.2f}, refined {one.refined:.2f}"
+        tasks = (one.task, one.better)
+        paths = [walk(run, task, state) for task, state in zip(tasks, states, strict=True)]
+        # There is no action for staying: end where both stand on a green cell.
+        on_green = [all(one.shown[path[i]] > 0 for path in paths) for i in range(STEPS + 1)]
+        end = max((i for i in range(STEPS + 1) if on_green[i]), default=STEPS)
+        paths = [path[: end + 1] for path in paths]
         pauses.add(len(frames))
-        frames += [
-            frame(run.world, one.shown, [states[: i + 1]], caption) for i in range(len(states))
-        ]
+        for i in range(end + 1):
+            frames.append(side_by_side(run.world, one, number, [path[: i + 1] for path in paths]))
         pauses.add(len(frames) - 1)
-        state = states[-1]
+        states = [path[-1] for path in paths]
     target.parent.mkdir(parents=True, exist_ok=True)
     save_gif(frames, target, pauses)
 
@@ -205,8 +230,8 @@ main { max-width: 62rem; }
 <p class="eyebrow">VISR, a demonstration</p>
 <h1>One agent, three prompts, no reward in training</h1>
 <p class="lead">This agent took {{ steps | thousands }} steps in a 10 × 10 grid world without
-seeing any reward. Then it was asked for three things. Each answer took a moment: no further step in the
-world, and no change of its weights.</p>
+seeing any reward. Then it was asked for three things. Each answer took less than a second: no further step
+in the world, and no change of its weights.</p>
 </header>
 <div class="films">
 {% for one, picture in films %}
@@ -224,9 +249,10 @@ world, and no change of its weights.</p>
 </div>
 <section>
 <h2>What you saw</h2>
-<p>Green cells are what was asked for. The blue lines are the ways of the same policy from four starts. The
-number is exact and averages over all starts: 0 is the value of a random policy, 1 that of an optimal one.</p>
-<p>Before the prompts, the agent learnt what follows its actions, for many possible tasks at once. A prompt
+<p>Green cells are what was asked for. The blue lines are paths of the same policy from four starts. There is
+no action for standing still: at a single cell the agent steps off and on again. The number is exact, the mean
+over all starts: 0 is the value of a random policy, 1 that of an optimal one.</p>
+<p>Before the prompts, the agent learnt what follows its actions, for many tasks at once. A prompt
 only picks one of these tasks. <code>run.refine(task)</code> then improves its policy from recorded steps.</p>
 </section>
 <section>

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -115,7 +116,8 @@ def _measure_cells(run: visr.Run, measured: Measured, num_tasks: int) -> None:
 
     def goal(reward: NDArray[np.float64]) -> Asked:
         cell = "{},{}".format(*divmod(int(reward.argmax()), width))
-        return Asked("goal", f"cell {cell}", run.infer(goal=cell))
+        task = dataclasses.replace(run.infer(goal=cell), reward=reward)
+        return Asked("goal", f"cell {cell}", task)
 
     def path(reward: NDArray[np.float64]) -> Asked:
         states = optimal_path(run, reward)
@@ -269,8 +271,10 @@ def _score(
 
 # ---- the film
 
-SIDE, BELOW, RATE = 240, 40, 110
+SIDE, BELOW, RATE = 240, 58, 110
 """Width of the film, height of its caption, milliseconds of a frame."""
+WRAP = 42
+"""Characters of a line of the caption."""
 CELL_STEPS, GYM_STEPS, STRIDE = 50, 150, 3
 """Steps of one prompt where cells are drawn, and where an environment draws itself: every third one."""
 
@@ -320,8 +324,7 @@ def _captioned(picture: Image.Image, *lines: str) -> Image.Image:
     frame = Image.new("RGB", (SIDE, height + BELOW), "#ffffff")
     frame.paste(picture.resize((SIDE, height), Image.Resampling.LANCZOS))
     draw, font = ImageDraw.Draw(frame), ImageFont.load_default(size=12)
-    for number, line in enumerate(lines):
-        while draw.textlength(line, font=font) > SIDE - 8:
-            line = line.rstrip("…")[:-1] + "…"
+    wrapped = [part for line in lines for part in textwrap.wrap(line, WRAP)]
+    for number, line in enumerate(wrapped[:3]):
         draw.text((4, height + 4 + 17 * number), line, fill="#1d2733", font=font)
     return frame

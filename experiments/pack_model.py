@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, get_args
@@ -29,8 +30,14 @@ FILMS = Path(__file__).parents[1] / "docs/images/models"
 
 
 def shortest_command(config: RunConfig) -> str:
-    """The command that trains such a run, by the preset that needs the fewest settings beside it."""
-    return min((sharing.pretrain_command(config, name) for name in presets.PRESETS), key=len)
+    """The command that trains such weights, by the preset that needs the fewest settings beside it."""
+    commands = (sharing.pretrain_command(config, name) for name in presets.PRESETS)
+    return min((without_evaluations(command) for command in commands), key=len)
+
+
+def without_evaluations(command: str) -> str:
+    """How often a run was evaluated changes no weight."""
+    return re.sub(r" --evaluate-every \d+", "", command)
 
 
 def about_run(run: visr.Run) -> str:
@@ -94,7 +101,8 @@ def main() -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     trained = f"{shortest_command(run.config)} --out runs/{options.name}"
     if run.model is not None:
-        trained = run.model.card.recipe[0]
+        trained = without_evaluations(run.model.card.recipe[0])
+        trained = f"{trained.split(' --out ')[0]} --out runs/{options.name}"
     recipe = (trained, f"make model RUN=runs/{options.name} NAME={options.name}")
     fields = {"name": options.name, "about": options.about or about_run(run), "tasks": False}
     model = pack_first_that_fits(run, path, options.precision, **fields, recipe=recipe)

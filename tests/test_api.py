@@ -52,7 +52,7 @@ def test_pretraining_without_a_place_finds_a_free_one(
     assert run.config.agent.hidden_sizes == (8,)
 
 
-def test_whoever_watches_hears_of_every_round(tmp_path: Path):
+def test_observe_is_called_after_every_round(tmp_path: Path):
     heard = []
     visr.pretrain(preset="smoke", num_steps=2_560, out=tmp_path / "run", observe=heard.append)
     assert [status.num_steps for status in heard][-1] == 2_560
@@ -345,7 +345,7 @@ def test_numpy_is_told_never_to_unpickle():
                 assert keywords.get("allow_pickle") == "False", path
 
 
-def test_a_strangers_run_imports_no_module_it_names(
+def test_an_untrusted_run_imports_no_module_that_it_names(
     run: visr.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "trap.py").write_text("raise SystemExit('executed')")

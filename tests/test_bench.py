@@ -14,7 +14,7 @@ import pytest
 
 from tests.test_cli import Answer, visr
 from visr import config as configuration
-from visr.bench import answers, atari, meter, start
+from visr.bench import atari, latency, meter
 from visr.config import presets
 
 SMALL = ("--preset", "atari-small", "--num-envs", "4", "--seconds", "0.2")
@@ -132,7 +132,7 @@ def test_replay_updates_are_measured_against_the_passes_of_one_batch():
 
 
 def test_inference_is_measured_at_two_sizes_with_its_memory(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(answers, "STEPS", 2_000)
+    monkeypatch.setattr(latency, "STEPS", 2_000)
     found = visr("bench", "infer", "--seconds", "0.2", "--json").json
     assert found.keys() == {"d = 5", "d = 128"}
     for one in found.values():
@@ -142,7 +142,7 @@ def test_inference_is_measured_at_two_sizes_with_its_memory(monkeypatch: pytest.
 
 @pytest.mark.parametrize(("what", "unit"), [("refine", "updates"), ("explorer", "strokes")])
 def test_answers_are_measured_against_passes(what: str, unit: str, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(answers, "_UPDATES", 10)
+    monkeypatch.setattr(latency, "_UPDATES", 10)
     assert_is_a_ratio(visr("bench", what, "--seconds", "0.1", "--json").json, unit)
 
 
@@ -158,8 +158,8 @@ def test_a_policy_is_measured_on_the_grid_and_on_minatar(monkeypatch: pytest.Mon
 
 def test_start_up_is_measured_by_whole_processes(monkeypatch: pytest.MonkeyPatch):
     quick = {"help": ["-m", "visr", "--help"], "python": ["-c", "pass"]}
-    monkeypatch.setattr(start, "_COMMANDS", quick)
-    monkeypatch.setattr(start, "_LIMITS", {"help": "python"})
+    monkeypatch.setattr(latency, "_COMMANDS", quick)
+    monkeypatch.setattr(latency, "_LIMITS", {"help": "python"})
     answer = visr("bench", "start", "--seconds", "0.1")
     assert answer.code == 0
     assert "help: seconds" in answer.out

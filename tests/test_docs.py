@@ -140,7 +140,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory, trained: Path) -> Path:
     """What the pages assume: runs of the grid and of CartPole, tasks, a dataset, a finished plan."""
     path = tmp_path_factory.mktemp("docs")
     shutil.copytree(trained, path / "runs/first")
-    (path / "my_file.py").write_text(MEADOW)
+    own = next(b for b in blocks(ROOT / "docs/guides/own_environment.md", "python") if "class" in b)
+    (path / "my_file.py").write_text(f"{MEADOW}\n\n{own}")
     (path / "results").symlink_to(ROOT / "results")
     shutil.copytree(ROOT / "results/minatar/uniform", path / "runs/reproduce-minatar/uniform")
     with pytest.MonkeyPatch.context() as patch:

@@ -29,7 +29,7 @@ from visr.errors import Stopped, UserError, command_line
         ("no flag: a -- b, -x.", "no flag: a -- b, -x."),
     ],
 )
-def test_a_sentence_has_two_forms(flags: str, arguments: str):
+def test_a_sentence_names_flags_or_arguments(flags: str, arguments: str):
     error = UserError(flags)
     assert str(error) == arguments
     with command_line():

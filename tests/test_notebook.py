@@ -82,5 +82,5 @@ def test_training_shows_its_progress(executed: list[Any]):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_plot_is_a_picture(executed: list[Any]):
+def test_a_plot_is_shown_as_a_png(executed: list[Any]):
     assert any("image/png" in out.get("data", {}) for out in executed[6])

@@ -15,7 +15,7 @@ from visr import config as configuration
 from visr.config import GRID, RunConfig, presets
 from visr.envs import modules
 from visr.errors import UserError
-from visr.inference import offline
+from visr.inference import dataset_unrolls
 from visr.play.policy import Policy
 from visr.run import Run
 from visr.sharing import pack, pull, push
@@ -68,7 +68,11 @@ def pretrain(
     """
     dataset = _dataset(fields)
     env = (
-        modules.id_of(env) if env is not None else offline.dataset_id(dataset) if dataset else GRID
+        modules.id_of(env)
+        if env is not None
+        else dataset_unrolls.dataset_id(dataset)
+        if dataset
+        else GRID
     )
     configuration.check_env(env)
     algorithm = fields.get("algorithm")

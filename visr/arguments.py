@@ -16,7 +16,7 @@ from visr.errors import UserError, one_line, short_repr
 
 def path(value: Any, name: str) -> Path:
     """The path that an argument names."""
-    with _user_code(f"{name} = {short_repr(value)} is not a path"):
+    with user_code(f"{name} = {short_repr(value)} is not a path"):
         text = os.fspath(value)
         os.fsencode(text)  # half of a character cannot be part of a name
     if not isinstance(text, str) or "\0" in text:
@@ -77,7 +77,7 @@ def array(value: Any, name: str) -> NDArray:
         raise UserError(f"{name} is a masked array; fill it first, as in values.filled(0).")
     if type(value) is np.ndarray:  # a policy's observations: making the words below takes long
         return value
-    with _user_code(f"{name} = {short_repr(value)} is not an array of numbers"):
+    with user_code(f"{name} = {short_repr(value)} is not an array of numbers"):
         return np.asarray(value)
 
 
@@ -90,10 +90,12 @@ def flags(value: Any, name: str) -> NDArray[np.bool_]:
 
 
 @contextlib.contextmanager
-def _user_code(refusal: str) -> Iterator[None]:
+def user_code(refusal: str) -> Iterator[None]:
     """A user's own exception becomes the cause of a UserError, and keeps its traceback."""
     try:
         yield
+    except UserError:
+        raise
     except (Exception, SystemExit) as error:
         raise UserError(f"{refusal}: {described(error)}.") from error
 

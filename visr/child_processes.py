@@ -1,6 +1,6 @@
 """Python processes that visr starts: they import nothing from the working directory.
 
-`python -m` puts the working directory first on the module path, and it may be a stranger's run.
+`python -m` puts the working directory first on the module path, which may be an untrusted run.
 """
 
 from __future__ import annotations

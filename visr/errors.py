@@ -112,6 +112,11 @@ def one_line(text: str, most: int = 1_000) -> str:
     return printable(line)
 
 
+def reason_of(error: object) -> str:
+    """The words of an exception on one line, without the full stop."""
+    return " ".join(str(error).split()).rstrip(".")
+
+
 def printable(text: str) -> str:
     """`text` with escapes for control characters and for marks that reverse the direction of text."""
     return text if text.isprintable() else "".join(map(_printable, text))

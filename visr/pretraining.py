@@ -15,7 +15,7 @@ from visr.config import BASELINES, REPLAY_LEARNERS, RunConfig, cost
 from visr.errors import UserError, for_reader, needing
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
-from visr.inference import kept_recording, offline, recording
+from visr.inference import dataset_unrolls, recording
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import driver, metric_loggers
@@ -78,8 +78,8 @@ def resume(
 ) -> RunDir:
     """Continue from a run's newest checkpoint; the result is the same as without the interruption.
 
-    `num_steps` extends the run to so many steps in all. An extraordinary cost must be accepted: the run may
-    be a stranger's.
+    `num_steps` extends the run to so many steps in all. An extraordinary cost must be accepted: the run
+    may come from somebody else.
     """
     run = RunDir.open(path)
     if run.is_finetuned:
@@ -113,7 +113,7 @@ def _with_dataset(config: RunConfig) -> tuple[RunConfig, Unroll | None]:
     if not source:
         return config, None
     codec = envs.space_codec(config)
-    data = offline.unrolls(source, codec, length, config.agent.num_features)
+    data = dataset_unrolls.unrolls(source, codec, length, config.agent.num_features)
     capacity, replay = config.replay.buffer_steps, config.replay
     if capacity < data.num_steps:
         words = (
@@ -233,7 +233,7 @@ def _train(
     hooks = Hooks(rows, resume_command, evaluate)
     has_trained = not trainer.is_done
     driver.drive(run, trainer, every, observe, hooks)
-    if has_trained or not kept_recording.is_of(run.recorded, trainer.num_steps):
+    if has_trained or not recording.is_of(run.recorded, trainer.num_steps):
         _save_library(run, trainer)
         _record(run, trainer, rows, observe)
 
@@ -272,11 +272,11 @@ def _exact_evaluation(
 def _save_library(run: RunDir, trainer: AnyTrainer) -> None:
     """Write what the replay learner practised, in words."""
     if isinstance(trainer.agent, ReplaySuccessorFeatures):
-        from visr.training import library
+        from visr.training import describe_library
 
         steps = trainer.recording(_DESCRIBED_STEPS)  # pyright: ignore[reportAttributeAccessIssue]
         practice = getattr(trainer, "practice", None)
-        library.describe(trainer.agent, trainer.config, steps, practice).save(run.library)
+        describe_library.describe(trainer.agent, trainer.config, steps, practice).save(run.library)
 
 
 def _imagination(run: RunDir, trainer: AnyTrainer) -> Callable[[int], dict[str, float]] | None:
@@ -310,12 +310,10 @@ def _record(
             text = f"recording a sample: {min(recorded / num_steps, 1):.0%} of {num_steps:,} steps"
             observe(rows.status(trainer.num_steps, trainer.total_steps, {}, text))
 
-    if isinstance(
-        agent, ReplaySuccessorFeatures
-    ):  # its replay buffer holds more than it would play now
+    if isinstance(agent, ReplaySuccessorFeatures):  # its buffer holds more than it would play now
         unrolls = trainer.recording(num_steps)  # pyright: ignore[reportAttributeAccessIssue]
         recorded = recording.of_unrolls(agent, config, unrolls)
     else:
         note(0)
         recorded = recording.record(agent, config, num_steps, note=note)
-    kept_recording.save(recorded, run.recorded, trainer.num_steps)
+    recording.keep(recorded, run.recorded, trainer.num_steps)

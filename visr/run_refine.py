@@ -18,12 +18,12 @@ from visr.errors import UserError, short_repr
 from visr.finetuning import offline_steps, refine, reward_labels
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.refine import Limit
-from visr.inference import dataset, kept_recording
+from visr.inference import dataset, recording
 from visr.inference.asked_reward import asked_reward
 from visr.inference.diagnosis import Diagnosis
 from visr.inference.recording import Recording
 from visr.inference.task_inference import TaskInference
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.run_files import RunFiles
 from visr.storage import schema
 from visr.storage.records.task import Task
@@ -149,7 +149,7 @@ class RefinableRun(RunFiles, ABC):
         """Whether there are steps to refine from; else some are recorded at first use."""
         if "offline_steps" in vars(self):
             return True
-        is_kept = kept_recording.is_of(self.directory.recorded, self.num_steps)
+        is_kept = recording.is_of(self.directory.recorded, self.num_steps)
         return is_kept or bool(self.directory.replay_pieces())
 
     @functools.cached_property
@@ -161,7 +161,7 @@ class RefinableRun(RunFiles, ABC):
             found = offline_steps.of_replay(self.directory, self.config, space)
         if found is not None:
             return found
-        if not (self.has_recorded_steps or kept_recording.is_possible(self.visr, self.config)):
+        if not (self.has_recorded_steps or recording.can_record(self.visr, self.config)):
             raise UserError(
                 f"{self.directory.path} keeps no steps to refine from, as its observations are large or "
                 "recorded_steps is 0; give --data, or pre-train with --algorithm replay."

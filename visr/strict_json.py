@@ -35,6 +35,15 @@ def parse(text: bytes | str, largest: int = LARGEST, deepest: int = DEEPEST) -> 
     )
 
 
+def without_nan(value: Any) -> Any:
+    """The same value with None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: without_nan(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _is_deeper(text: str, most: int) -> bool:
     """Whether brackets are nested deeper, found without recursion."""
     depth = 0

@@ -1,4 +1,4 @@
-"""All text that visr prints: names in it may come from a stranger's files, and must not control the terminal.
+"""All text that visr prints: names in it may come from untrusted files, and must not control the terminal.
 
 Control characters, escape sequences, marks that reverse the direction of text, and line breaks within a
 name are shown as escapes (\\x1b). What a program reads is JSON (`--json`), which holds names unchanged.

@@ -25,10 +25,11 @@ def executed(path: Path, directory: Path, parameters: str = "") -> nbformat.Note
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", ()):
-            cell.source += f"\n{parameters}"
+            cell.source = f"{cell.source}\n{parameters}".strip()
     client = nbclient.NotebookClient(
         notebook,
         timeout=800,
+        coalesce_streams=True,
         kernel_name="visr-notebook",
         resources={"metadata": {"path": str(directory)}},
     )

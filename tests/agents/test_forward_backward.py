@@ -86,7 +86,7 @@ def test_the_task_is_the_mean_of_the_reward_times_b():
         agent.task_from(torch.eye(2), torch.zeros(2))
 
 
-def test_the_end_of_an_episode_is_part_of_b():
+def test_b_contains_the_end_of_an_episode():
     agent = agent_for()
     steps = Transitions(torch.tensor([0, 0]), terminated=torch.tensor([False, True]))
     b = agent.cumulant(steps)

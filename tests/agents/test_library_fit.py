@@ -8,7 +8,7 @@ from visr import config as configuration
 from visr.agents.library_fit import distinct, fitted_readouts
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import RunConfig
-from visr.networks.factored import FactoredSuccessorFeatures
+from visr.networks.factored_successor import FactoredSuccessorFeatures
 from visr.networks.replay_trunks import StateTrunk
 from visr.types import EnvSpec, Transitions, Unroll
 

@@ -118,7 +118,7 @@ def test_faults_that_prevent_learning_are_problems(odd: Make, fault: str, proble
         ("endless", "No episode ended in so many steps."),
     ],
 )
-def test_other_findings_are_remarks(odd: Make, fault: str, remark: str):
+def test_faults_that_do_not_prevent_training_are_remarks(odd: Make, fault: str, remark: str):
     found = examined(odd(fault))
     assert found.problems == []
     assert sum(text.startswith(remark) for text in found.remarks) == 1
@@ -148,7 +148,7 @@ def test_the_doctor_prints_its_findings():
     assert answer.code == 0
     for words in ("a vector of 4 numbers", "2 of them", "100 % of steps, 1 to 1"):
         assert words in answer.out
-    assert "It fits. Next: visr pretrain CartPole-v1" in answer.err
+    assert "It fits. Next: visr pretrain CartPole-v1 --algorithm replay" in answer.err
 
 
 def test_the_doctors_json_is_what_it_found():

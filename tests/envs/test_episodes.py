@@ -187,7 +187,7 @@ def test_a_budget_counts_only_steps_that_happened():
     assert len(player.seen) == 7
 
 
-def test_a_large_budget_changes_nothing():
+def test_a_large_budget_does_not_change_the_episodes():
     with_budget, without = (play(Clockwork(2, 5), 6, max_steps=m)[0] for m in (10**6, None))
     assert lengths(with_budget) == lengths(without)
 

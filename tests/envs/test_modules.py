@@ -188,7 +188,10 @@ def test_the_advice_of_doctor_trains_with_the_settings_that_it_checked(
     capsys: pytest.CaptureFixture[str],
 ):
     assert main(["doctor", "Pendulum-v1", "--discretise", "3", "--steps", "50"]) == 0
-    assert "Next: visr pretrain Pendulum-v1 --discretise 3\n" in capsys.readouterr().err
+    assert (
+        "Next: visr pretrain Pendulum-v1 --discretise 3 --algorithm replay\n"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("env", ["tempfile:mkdtemp", "visr.cli:main", "visr.startup_checks:check"])

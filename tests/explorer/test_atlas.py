@@ -91,3 +91,19 @@ def test_the_command_line_exports_an_atlas(trained: Path, tmp_path: Path):
     assert answer.code == 0
     assert '"skills": 3' in answer.out
     assert (tmp_path / "atlas.html").read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_features_that_are_not_of_unit_length_give_no_warning():
+    # VISR infers a task from phi of unit length; the replay learner's features are of other lengths
+    events = Atlas([skill([0, 1], [[0, 0]] * 4), skill([1, 0], [[0, 0], [0, 3]])])
+    atlas.score(events)
+    assert events.warnings == []
+
+
+def test_a_packed_replay_model_plays_tasks_of_its_library():
+    run = api.load("pretrained:minatar-breakout")
+    tasks = atlas.practised(run, 3, seed=0)
+    library = run.agent.state_dict()["library"].numpy()
+    rows = {tuple(row / np.linalg.norm(row)) for row in library if row.any()}
+    assert [known for known, _ in tasks] == [None, None, None]
+    assert all(tuple(w) in rows for _, w in tasks)

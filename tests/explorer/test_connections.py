@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.explorer.launching import Launched, serving
-from visr.explorer import protocols
+from visr.explorer import serve
 
 HALF = b"POST /api/paint HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
 
@@ -60,7 +60,7 @@ def test_stalled_connections_without_the_token_do_not_lock_the_owner_out(
 def test_a_connection_that_never_shows_the_token_is_closed(
     launched: Launched, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(protocols, "PATIENCE", 0.3)
+    monkeypatch.setattr(serve, "PATIENCE", 0.3)
     token = f"x-visr-token: {launched.server.token}\r\n".encode()
     request = b"GET /api/run HTTP/1.1\r\nHost: localhost\r\n" + token + b"\r\n"
     with stalled(launched, 10, HALF) as strangers, stalled(launched, 1, request) as (owner,):

@@ -13,7 +13,7 @@ from visr import api, mix
 from visr.errors import UserError
 from visr.explorer.messages import RequestFields
 from visr.explorer.task_requests import RequestedTask, TaskRequests
-from visr.explorer.watched import Watched
+from visr.explorer.watched_episode import Watched
 from visr.storage.records.task import Task
 
 

@@ -12,7 +12,7 @@ import torch
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import POLICIES, FittedEvaluation, PolicyValue, is_better, n_step
 from visr.finetuning.tabular_q import TableEvaluation
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.types import EnvSpec
 
 

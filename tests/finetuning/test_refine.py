@@ -22,7 +22,7 @@ from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
 from visr.finetuning import reward_labels
 from visr.inference.asked_reward import asked_reward
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.storage.records.task import TaskPrompt
 from visr.types import EnvSpec
 
@@ -65,7 +65,7 @@ def test_the_same_updates_give_the_same_weights(grid: visr.Run, pole_path: Path)
         assert all(np.array_equal(a.weights[k], b.weights[k]) for k in a.weights)
 
 
-def test_it_is_never_worse_by_its_estimate(grid: visr.Run):
+def test_a_refined_policy_is_never_worse_by_its_estimate(grid: visr.Run):
     task = grid.infer("col < 2")
     values = [t.refinement.value for t in grid.refining(task) if t.refinement]
     given = next(t.refinement.given for t in grid.refining(task) if t.refinement)

@@ -246,7 +246,7 @@ ESCAPES = [
 
 
 @pytest.mark.parametrize("text", ESCAPES)
-def test_there_is_no_way_out(text: str):
+def test_an_expression_cannot_reach_python(text: str):
     with pytest.raises(UserError) as refusal:
         value(text)
     sentence = str(refusal.value)

@@ -68,7 +68,7 @@ def test_boxes_leave_walls_alone():
 
 
 @pytest.mark.parametrize(("height", "width"), [(3, 10), (10, 3), (4, 4), (1, 1)])
-def test_boxes_need_room(height: int, width: int):
+def test_boxes_do_not_fit_into_small_grids(height: int, width: int):
     sentence = refused("boxes", GridWorld(height, width))
     assert f"{height} x {width}" in sentence
     assert "at least 4 x 5" in sentence
@@ -284,7 +284,7 @@ def test_a_damaged_file_is_a_reward_or_a_sentence(tmp_path: Path):
             assert np.isfinite(grid_rewards.parse(str(path), SMALL).values).all()
 
 
-def test_a_header_that_promises_the_world_costs_nothing(tmp_path: Path):
+def test_a_header_that_claims_too_many_numbers_takes_no_memory(tmp_path: Path):
     path = tmp_path / "liar.npy"
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000,), }"
     header = header.ljust(117) + b"\n"

@@ -17,7 +17,7 @@ from visr.config import RunConfig
 from visr.envs.gym import GymEnvs
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
-from visr.inference import kept_recording, recording
+from visr.inference import recording
 from visr.inference.collect import features
 from visr.inference.recording import Recording
 from visr.training.loop import new_agent
@@ -302,4 +302,4 @@ def test_a_recording_that_names_no_step_is_used(tiny: Any, tmp_path: Path):
     recorded = recording.record(untrained(config), config, 60)
     recorded.save(tmp_path / "recorded.safetensors")
     assert Recording.load(tmp_path / "recorded.safetensors").num_steps is None
-    assert kept_recording.is_of(tmp_path / "recorded.safetensors", 640)
+    assert recording.is_of(tmp_path / "recorded.safetensors", 640)

@@ -35,7 +35,7 @@ def test_an_unroll_equals_acting_step_by_step():
     torch.testing.assert_close(memory, last)
 
 
-def test_between_starts_it_equals_torchs_lstm_cell():
+def test_within_an_episode_the_lstm_equals_torchs_cell():
     lstm, (inputs, _, memory) = new_lstm(), experience()
     cell = nn.LSTMCell(INPUTS, SIZE)
     with torch.no_grad():

@@ -13,8 +13,7 @@ from visr.networks import transition_features
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.encoder import off_diagonal_square, orthonormality
 from visr.networks.transition_features.laplacian import LaplacianStates, eigenvectors, slowness
-from visr.networks.transition_features.learned import InverseDynamics, SelfPredictive
-from visr.networks.transition_features.unit_features import UnitFeatures
+from visr.networks.transition_features.learned import InverseDynamics, SelfPredictive, UnitFeatures
 from visr.types import EnvSpec, Transitions, Unroll
 
 STATES = EnvSpec(Discrete(9), num_actions=2)

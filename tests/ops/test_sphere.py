@@ -79,7 +79,7 @@ def test_samples_are_symmetric_around_mu():
     torch.testing.assert_close(side.T @ side / n, expected, atol=0.008, rtol=0)
 
 
-def test_each_mean_gets_its_own_samples():
+def test_each_mean_direction_gets_samples_of_its_own():
     mu = sphere.uniform(2, 3, d=4, generator=seeded())
     x = sphere.vmf_sample(mu, 200.0, 50, seeded(1))
     assert x.shape == (2, 3, 50, 4)

@@ -133,7 +133,7 @@ def test_predicting_with_a_state_is_calling_step_by_step(remembering: Run):
     assert all(type(action) is int for action in singles)
 
 
-def test_an_episodes_start_forgets(remembering: Run):
+def test_the_memory_is_cleared_where_an_episode_starts(remembering: Run):
     policy = remembering.policy(task(remembering), gpi=False)
     observations = seen(4, 2)
     _, fresh = policy.predict(observations[-1])
@@ -163,7 +163,7 @@ def test_predicting_leaves_the_state_it_was_given_as_it_was(remembering: Run):
     assert not np.array_equal(later[1], before[1])
 
 
-def test_reset_forgets_and_so_does_another_number_of_environments(remembering: Run):
+def test_reset_clears_the_memory_and_so_does_another_number_of_environments(remembering: Run):
     policy = remembering.policy(task(remembering), gpi=False)
     batch = seen(3)
 

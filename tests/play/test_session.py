@@ -69,7 +69,7 @@ def test_values_and_features_are_those_of_the_agent(run: api.Run):
     np.testing.assert_allclose(session.features(), run.features(session.observation)[0], rtol=1e-5)
 
 
-def test_an_episode_knows_its_end(run: api.Run):
+def test_an_episode_says_that_it_is_over(run: api.Run):
     session = Session(run.agent, run.config, epsilon=1.0)
     session.actor.pursue(run.skill(0).w)
     session.begin(0)

@@ -106,7 +106,7 @@ def test_weights_that_are_not_finite_are_refused_and_the_checkpoint_before_is_us
 
 
 @pytest.mark.parametrize("count", ["inf", "nan", "-1", "1.5", "1e400", "1e30", ""])
-def test_a_count_that_is_none_is_damage(
+def test_a_count_that_is_no_whole_number_is_damage(
     count: str, run: RunDir, capsys: pytest.CaptureFixture[str]
 ):
     text = run.metrics.read_text()

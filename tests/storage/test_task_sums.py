@@ -51,7 +51,7 @@ def test_only_the_proportions_of_weights_matter_and_minus_means_away_from():
     assert np.allclose(mix([(east, 1.0), (north, 0.0)]).w, EAST)
 
 
-def test_an_error_too_large_for_a_number_is_unknown_and_nobody_is_warned(tmp_path: Path):
+def test_an_error_too_large_for_a_number_is_infinite_without_a_warning(tmp_path: Path):
     odd = task(EAST, standard_error=np.full(3, 1e308))
     mixed = mix([(odd, 5.0)])
     assert np.isinf(mixed.standard_error).all()

@@ -16,7 +16,7 @@ from visr.envs import dataset_spaces
 from visr.envs.grid import dynamic_programming
 from visr.envs.grid.world import GridWorld
 from visr.errors import UserError
-from visr.inference import offline
+from visr.inference import dataset_unrolls
 from visr.inference.dataset import from_arrays
 from visr.training.driver import Status
 
@@ -183,7 +183,7 @@ def test_steps_become_trajectories_with_a_reset_after_each():
     }
     arrays["observations"][3] = arrays["next_observations"][2]  # step 3 continues step 2
     codec = dataset_spaces.codec("dataset/states-12/actions-2")
-    unroll = offline.as_unrolls(from_arrays("x", arrays, codec), length=4, task_size=3)
+    unroll = dataset_unrolls.as_unrolls(from_arrays("x", arrays, codec), length=4, task_size=3)
     # 5 trajectories (one of them with two steps) take 6 + 5 rows: 3 unrolls of 4 steps
     assert unroll.action.shape == (4, 3)
     rows = unroll.observation[:-1].T.flatten()[:11].tolist()
@@ -212,7 +212,7 @@ def test_what_cannot_be_learnt_from_is_refused(
     arrays = {k: v for k, v in {**grid_steps, **change}.items() if v is not None}
     np.savez(tmp_path / "a.npz", **arrays)
     if sentence is None:  # one trajectory: rows follow each other
-        assert offline.dataset_id(str(tmp_path / "a.npz")).startswith("dataset/states-25")
+        assert dataset_unrolls.dataset_id(str(tmp_path / "a.npz")).startswith("dataset/states-25")
         return
     with pytest.raises(UserError, match=sentence):
         visr.pretrain(dataset=tmp_path / "a.npz", out=tmp_path / "run", num_updates=10)

@@ -38,7 +38,7 @@ def test_time_left_follows_the_share_of_the_work_where_steps_do_not_measure_it(
     for num_steps, share in ((900, 0.0), (920, 0.2)):
         observe(replace(status(num_steps), share=share))
     # a fifth of the work in 10 seconds: 40 seconds for the rest, though 920 of 1,000 steps are made
-    line = "pre-training: 20%, 920 of 1,000 steps, 0:00:40 left, phi.w 0.250"
+    line = "pre-training: 20% of the updates, 920 of 1,000 steps, 0:00:40 left, phi.w 0.250"
     assert capsys.readouterr().err.splitlines() == [line]
 
 

@@ -10,6 +10,7 @@ from torch import Generator, Tensor, nn
 
 from visr.config.fields import AgentConfig, InferenceConfig
 from visr.networks.successor import FoldedReadout, SuccessorFeatures
+from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, Transitions, Unroll
 
 
@@ -84,6 +85,14 @@ class Agent(nn.Module, ABC):
         """Where the networks are."""
         return next(self.psi.parameters()).device
 
+    def values_of(
+        self, hidden: Tensor, w: Tensor, rng: Generator | None = None, gpi: bool | None = None
+    ) -> Tensor:
+        """Q(s, a) of the task w [d] in N states that `psi.first_step` has read: [N, actions]."""
+        tasks = w.expand(len(hidden), -1)
+        policies = self.sample_policies(tasks, rng, gpi).to(self.device)
+        return self.action_values(hidden, policies, self.readout(tasks.to(self.device), gpi))
+
     def predictions(self, unroll: Unroll) -> tuple[Tensor, Tensor]:
         """psi and the target network's psi' (psi itself without one): [T + 1, B, actions, d] each."""
         psi = self.psi.along(unroll)
@@ -141,9 +150,13 @@ class BehaviourModel(Agent):
         seen = unroll.observation
         return self.cumulant(Transitions(seen[1:], seen[:-1], unroll.action, unroll.terminated))
 
-    @abstractmethod
-    def task_from(self, c: Tensor, weight: Tensor, config: InferenceConfig) -> Tensor:
-        """w [d], fitted so that c . w predicts `weight`: cumulants c [N, d], weight [N]."""
+    def task_from(
+        self, c: Tensor, weight: Tensor, config: InferenceConfig = LEAST_SQUARES
+    ) -> Tensor:
+        """The unit w of the regression weight ~ c . w: [N, d], [N] -> [d]; phi(g) for one goal g."""
+        sums = RewardSums(self.task_size)
+        sums.add(c.detach().cpu().numpy(), weight.detach().cpu().numpy())
+        return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)
 
 
 def psi_metrics(loss: Tensor, psi: Tensor) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ import copy
 import math
 
 import torch
+from gymnasium import spaces
 from torch import Tensor, nn
 
 from visr.agents.base import Losses
@@ -17,8 +18,12 @@ from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config.fields import AgentConfig, InferenceConfig
 from visr.config.replay import ReplayConfig
 from visr.errors import UserError
-from visr.networks.transition_features.backward import BackwardFeatures
-from visr.networks.transition_features.encoder import off_diagonal_square, orthonormality
+from visr.networks.transition_features.base import TransitionFeatures, ended, of_unroll
+from visr.networks.transition_features.encoder import (
+    Encoder,
+    off_diagonal_square,
+    orthonormality,
+)
 from visr.ops import sphere
 from visr.ops.regression import LEAST_SQUARES
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
@@ -104,3 +109,21 @@ class ForwardBackward(ReplaySuccessorFeatures):
                 "inferred from it; train with more features (--num-features) or change the reward."
             )
         return sphere.normalise(z) * math.sqrt(self.task_size)
+
+
+class BackwardFeatures(TransitionFeatures):
+    """B(s'): an encoder of s', and a vector that is added where the episode ends."""
+
+    def __init__(self, space: spaces.Space, num_features: int) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.encoder = Encoder(space, num_features)
+        self.at_end = nn.Parameter(torch.randn(num_features))
+
+    def fit(self, recorded: Unroll) -> None:
+        """Take the statistics of observations; the agent learns the rest."""
+        self.encoder.trunk.fit(of_unroll(recorded))
+
+    def forward(self, steps: Transitions) -> Tensor:
+        """[N, d]"""
+        return self.encoder(steps.next_observation) + ended(steps)[:, None] * self.at_end

@@ -15,7 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from visr.networks.factored import FactoredSuccessorFeatures
+from visr.networks.factored_successor import FactoredSuccessorFeatures
 from visr.types import Transitions
 
 _PENALTY = 1e-6

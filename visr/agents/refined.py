@@ -13,8 +13,9 @@ from visr.agents.base import BehaviourModel, Losses
 from visr.config.fields import InferenceConfig
 from visr.errors import short_repr
 from visr.networks.plane_trunk import PlaneTrunk
-from visr.networks.residual import RefinedSuccessorFeatures, ResidualValues
+from visr.networks.residual_values import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import FoldedReadout
+from visr.ops.regression import LEAST_SQUARES
 from visr.types import EnvSpec, Transitions, Unroll
 
 
@@ -59,7 +60,9 @@ class RefinedAgent(BehaviourModel):
         """The agent's features, [N, d]."""
         return self.unrefined.cumulant(steps)
 
-    def task_from(self, c: Tensor, weight: Tensor, config: InferenceConfig) -> Tensor:
+    def task_from(
+        self, c: Tensor, weight: Tensor, config: InferenceConfig = LEAST_SQUARES
+    ) -> Tensor:
         """As the agent infers it."""
         return self.unrefined.task_from(c, weight, config)
 

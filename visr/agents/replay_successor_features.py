@@ -15,17 +15,16 @@ from torch import Generator, Tensor, nn
 
 from visr.agents.base import BehaviourModel, Losses
 from visr.agents.library_fit import fitted_readouts
-from visr.config.fields import AgentConfig, InferenceConfig
+from visr.config.fields import AgentConfig
 from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
-from visr.networks.factored import FactoredSuccessorFeatures, UnderTasks
-from visr.networks.plane_trunk import PlaneTrunk, find_agent
+from visr.networks.factored_successor import FactoredSuccessorFeatures, UnderTasks
+from visr.networks.plane_trunk import PlaneTrunk
 from visr.networks.replay_trunks import ManyStatesTrunk
 from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.events import PlaneEvents
 from visr.networks.transition_features.laplacian import LaplacianStates, slowness
-from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
 
@@ -232,18 +231,13 @@ class ReplaySuccessorFeatures(BehaviourModel):
     def fit(self, recorded: Unroll) -> None:
         """Fit features and the trunk's statistics to recorded unrolls; psi must learn afresh after it."""
         steps = of_unroll(recorded)
-        assert steps.observation is not None
-        assert steps.action is not None
         self.chi.fit(recorded)
         for psi in (self.psi, self.target_psi):
-            psi.observation.fit(steps.observation)
+            psi.observation.fit(steps)
             if isinstance(psi.observation, ManyStatesTrunk):
                 states = torch.arange(len(psi.observation.features), device=self.device)
                 sums = slowness(self.chi, steps, self.config.gamma)
                 psi.observation.fit_features(self.chi(Transitions(states)), sums)
-            if isinstance(psi.observation, PlaneTrunk):
-                found = find_agent(steps.observation, steps.action, steps.next_observation)
-                psi.observation.agent_plane.fill_(found)
 
     def parameter_groups(self) -> dict[str, list[nn.Parameter]]:
         """psi's; the features do not learn."""
@@ -260,14 +254,6 @@ class ReplaySuccessorFeatures(BehaviourModel):
         seen, shape = unroll.observation, unroll.action.shape
         flat = (x.flatten(0, 1) for x in (seen[1:], seen[:-1], unroll.action, unroll.terminated))
         return self.chi(Transitions(*flat)).unflatten(0, shape)
-
-    def task_from(
-        self, c: Tensor, weight: Tensor, config: InferenceConfig = LEAST_SQUARES
-    ) -> Tensor:
-        """The unit w of the regression weight ~ c . w: [N, d], [N] -> [d]."""
-        sums = RewardSums(self.task_size)
-        sums.add(c.detach().cpu().numpy(), weight.detach().cpu().numpy())
-        return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)
 
 
 def _is_one_task(w: Tensor) -> bool:

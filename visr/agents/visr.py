@@ -9,10 +9,9 @@ from torch import Generator, Tensor, nn
 
 from visr import networks
 from visr.agents.base import Agent, BehaviourModel, Losses, psi_metrics
-from visr.config.fields import AgentConfig, InferenceConfig
+from visr.config.fields import AgentConfig
 from visr.networks.successor import FoldedReadout
 from visr.ops import returns, sphere
-from visr.ops.regression import LEAST_SQUARES, RewardSums, fit_task
 from visr.types import EnvSpec, Transitions, Unroll
 
 
@@ -71,19 +70,11 @@ class Visr(BehaviourModel):
         phi = [p for p in self.phi.parameters() if p.requires_grad]
         return {"psi": list(self.psi.parameters()), "phi": phi}
 
-    # Task inference: r ~ phi(s') . w.
+    # Task inference: `task_from` is the regression r ~ phi(s') . w.
 
     def cumulant(self, steps: Transitions) -> Tensor:
         """phi(s'), [N, d]."""
         return self.phi(steps.next_observation)
-
-    def task_from(
-        self, c: Tensor, weight: Tensor, config: InferenceConfig = LEAST_SQUARES
-    ) -> Tensor:
-        """The unit w of the regression weight ~ c . w: [N, d], [N] -> [d]; phi(g) for one goal g."""
-        sums = RewardSums(self.task_size)
-        sums.add(c.detach().cpu().numpy(), weight.detach().cpu().numpy())
-        return torch.as_tensor(fit_task(sums, config).w, dtype=c.dtype, device=c.device)
 
 
 def psi_loss(

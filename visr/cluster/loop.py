@@ -55,7 +55,6 @@ class ClusterLoop:
             raise
 
     def close(self) -> None:
-        """Stop all workers."""
         self.actors.close()
         self.learners.close()
 
@@ -73,7 +72,6 @@ class ClusterLoop:
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole run."""
         return self.config.training.num_steps
 
     @property

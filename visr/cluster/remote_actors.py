@@ -128,9 +128,9 @@ class RemoteActors:
         for group, supervisor in enumerate(self.supervisors):
             request, report = supervisor.request, supervisor.receive(ready)
             if report is not None:
-                era, unrolls = request
+                num_restarts, unrolls = request
                 self._stats.add_acting(report, unrolls.size)
-                if era == self._num_restarts:
+                if num_restarts == self._num_restarts:
                     arrived.append((group, unrolls))
         if self._online:
             self._online.receive(ready)
@@ -164,6 +164,5 @@ class RemoteActors:
                 supervisor.call(lambda worker: worker.reset_unsaveable_envs.remote(num_steps))
 
     def close(self) -> None:
-        """Stop all workers."""
         for supervisor in self._by_prefix.values():
             supervisor.stop()

@@ -68,7 +68,6 @@ class RemoteActorPool:
         return [arrived[group] for group in sorted(arrived)]
 
     def reset_unsaveable_envs(self, num_steps: int) -> None:
-        """Start new episodes in environments whose state cannot be saved."""
         self._wait_for_all()
         self._actors.reset_unsaveable_envs(num_steps)
 
@@ -81,13 +80,11 @@ class RemoteActorPool:
                 return tensors(state)
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
-        """The inverse of `state`."""
         self._actors.reset(num_steps)
         self._wait_for_all()
         self._actors.load_state(arrays(tensors), num_steps)
 
     def close(self) -> None:
-        """Stop all workers."""
         self._actors.close()
 
     def row(self) -> dict[str, float]:

@@ -105,13 +105,9 @@ def _without_game(chosen: Options, preset: str, seconds: float) -> dict[str, Any
 
         return replay.replay(preset, seconds)
     options.refuse(chosen, ("preset",), "belongs to training loops")
-    if chosen.what == "start":
-        from visr.bench import start
+    from visr.bench import latency
 
-        return start.start(seconds)
-    from visr.bench import answers
-
-    return getattr(answers, chosen.what)(seconds)
+    return getattr(latency, chosen.what)(seconds)
 
 
 def _flat(result: dict[str, Any]) -> dict[str, Any]:

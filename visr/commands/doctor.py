@@ -11,7 +11,7 @@ import tyro
 
 from visr import config as configuration
 from visr.commands import options, output
-from visr.config import AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig
+from visr.config import ATARI, AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig
 from visr.errors import UserError
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def run(args: list[str]) -> int:
 
 def _pretrain(config: RunConfig) -> str:
     """The command that trains here with the settings that were checked."""
-    words = ["visr", "pretrain", config.env]
-    for name in _SECTIONS:
-        words += configuration.flags(getattr(config, name), getattr(RunConfig(), name))
+    words = ["visr", "pretrain", config.env, *configuration.all_flags(config, RunConfig())]
+    if not config.env.startswith(ATARI):  # a replay buffer of its screens takes gigabytes
+        words += ["--algorithm", "replay"]
     return shlex.join(words)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visr import terminal
+from visr import strict_json, terminal
 from visr.errors import one_line
 
 _UNBROKEN = 10_000
@@ -45,16 +44,7 @@ def show(
 
 def emit(content: dict[str, Any]) -> None:
     """Print one JSON object on stdout; NaN and infinity become null, because JSON has neither."""
-    terminal.show_lines(json.dumps(plain(content), allow_nan=False))
-
-
-def plain(value: Any) -> Any:
-    """The same value with None for NaN and infinity."""
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    if isinstance(value, list):
-        return [plain(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    terminal.show_lines(json.dumps(strict_json.without_nan(content), allow_nan=False))
 
 
 def table(

@@ -260,9 +260,9 @@ def _flags(args: list[str]) -> list[str]:
 
 
 def _id_of_dataset(source: Any) -> str:
-    from visr.inference import offline
+    from visr.inference import dataset_unrolls
 
-    return offline.dataset_id(str(source))
+    return dataset_unrolls.dataset_id(str(source))
 
 
 def _value_of(flag: str, args: list[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""What training with a configuration costs, before anything is built: a stranger may have written it.
+"""What training with a configuration costs, before anything is built: its author may be unknown.
 
 The estimates are rough: multiplications and numbers in memory, for one core. They tell hours from years.
 """

@@ -100,7 +100,7 @@ _ATARI: dict[str, object] = {
 _CENTRED: dict[str, object] = {"centred_features": True, "feature_centre": "latest"}
 
 # For a CPU and an afternoon: the network of Mnih et al. (2013) without an LSTM, and four times as many
-# updates per step, because the run has 2M steps instead of 250M (docs/guides/atari.md has the measurements).
+# updates per step, because the run has 2M steps instead of 250M (docs/results/appendix_atari.md).
 _ATARI_SMALL: dict[str, object] = {
     **_ATARI,
     "torso": "nips",
@@ -256,10 +256,7 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "grid-literal": ("grid with the learning rate and epsilon that the paper names", _GRID_LITERAL),
     "notebook": ("the settings of the authors' grid-world notebook", _NOTEBOOK),
     "grid-wide": ("the grid world with more features and larger networks: d = 16", _WIDE),
-    "grid-plus": (
-        "grid-wide with extensions of the paper: tasks of visited states, d = 32",
-        _PLUS,
-    ),
+    "grid-plus": ("grid-wide with extensions of the paper: tasks of visited states, d = 32", _PLUS),
     "demo": (
         "the replay learner on the grid world: a minute of one core, policies near the optimum",
         _REPLAY_GRID,

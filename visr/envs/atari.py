@@ -94,7 +94,6 @@ class AtariGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray])
     def step(
         self, actions: ArrayLike
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step every game; those that ended at the last step reset instead."""
         if self._lives is None:
             raise gymnasium.error.ResetNeeded("call reset() before anything else")
         actions = np.asarray(actions).astype(np.int64, casting="same_kind", copy=False)

@@ -24,7 +24,7 @@ from visr import atari_games
 from visr.config import GymConfig
 from visr.envs import modules
 from visr.envs.spaces import codec_for
-from visr.errors import UserError
+from visr.errors import UserError, reason_of
 
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
 """Packages that register ids with these prefixes; a fixed list, because ids are untrusted."""
@@ -54,7 +54,6 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray, dict[str, Any]]:
-        """Start a new episode everywhere."""
         super().reset(seed=seed)
         seeds: Any = None if seed is None else spread_seeds(seed, self.num_envs)
         with self._errors():
@@ -86,7 +85,7 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
             raise
         except (Exception, SystemExit) as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            reason = _reason(f"{type(error).__name__}: {error}")
+            reason = reason_of(f"{type(error).__name__}: {error}")
             raise UserError(
                 f"The environment {self._name} failed with {reason[:300]} ({Path(where.filename).name}, line "
                 f"{where.lineno}); mend it, then go on: what was saved is kept."
@@ -143,17 +142,14 @@ def make(env: str, num_envs: int, config: GymConfig) -> GymEnvs:
             games = (game.id for game in atari_games.all_games())
             raise UserError(unknown_env(id, {*gymnasium.registry, *games})) from error
         reason = repr(error) if isinstance(error, SystemExit) else error
-        raise UserError(f"The environment {id!r} could not be built: {_reason(reason)}.") from error
+        raise UserError(
+            f"The environment {id!r} could not be built: {reason_of(reason)}."
+        ) from error
     try:
         return GymEnvs(made, config.discretise)
     except UserError:
         made.close()
         raise
-
-
-def _reason(error: object) -> str:
-    """A message on one line, without its full stop."""
-    return " ".join(str(error).split()).rstrip(".")
 
 
 def _bare(id: str) -> str:

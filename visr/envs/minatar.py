@@ -83,7 +83,6 @@ class MinAtarGames(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
     def step(
         self, actions: ArrayLike
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Step every game; those that ended at the last step reset instead."""
         if not self._is_reset:
             raise gymnasium.error.ResetNeeded("call reset() before anything else")
         chosen = self._actions[np.asarray(actions)].tolist()

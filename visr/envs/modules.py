@@ -1,6 +1,6 @@
 """Environments of the user's own: `module:Id-v0`, `module:Class`, `file.py:Class` and `file.py:Id-v0`.
 
-Importing a module runs its code, and a run may come from a stranger. So code is imported only if the user
+Importing a module runs its code, and a run may be untrusted. So code is imported only if the user
 named it on the command line, in `visr.pretrain` or in VISR_TRUST, or trained with the same file before
 (`visr.storage.consent`).
 """

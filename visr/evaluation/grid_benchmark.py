@@ -141,11 +141,7 @@ def actions(agent: Agent, world: GridWorld, w: Floats, gpi: bool, seed: int = 0)
     hidden = agent.psi.first_step(torch.arange(world.num_states, device=agent.device))
     policy = []
     for task in torch.as_tensor(w, dtype=torch.float32):
-        tasks = task.expand(world.num_states, -1)
-        policies = agent.sample_policies(tasks, random, gpi).to(agent.device)
-        readout = agent.readout(tasks.to(agent.device), gpi)
-        values = agent.action_values(hidden, policies, readout)
-        policy.append(values.argmax(dim=-1).cpu())
+        policy.append(agent.values_of(hidden, task, random, gpi).argmax(dim=-1).cpu())
     return torch.stack(policy).numpy()
 
 

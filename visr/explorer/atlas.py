@@ -107,11 +107,19 @@ def _spread(run: Run, num_skills: int, seed: int) -> ToPlay:
 
 
 def practised(run: Run, most: int, seed: int) -> ToPlay:
-    """Tasks of the replay learner's library: events by lift, or states that are unlike each other."""
-    if not isinstance(run.agent, ReplaySuccessorFeatures) or not run.directory.library.exists():
+    """Tasks of the replay learner's library: events by lift, or states that are unlike each other.
+
+    A packed model holds the library without names.
+    """
+    if not isinstance(run.agent, ReplaySuccessorFeatures):
         return []
-    known = Library.load(run.directory.library).tasks
     rows = run.agent.library.cpu().numpy()
+    if not run.directory.library.exists():
+        units = rows[rows.any(axis=1)]
+        units = units / np.linalg.norm(units, axis=1, keepdims=True)
+        chosen = _unlike(units, seed)[:most] if len(units) > 1 else []
+        return [(None, units[i].astype(np.float32)) for i in chosen]
+    known = Library.load(run.directory.library).tasks
     known = [task for task in known if task.row < len(rows) and rows[task.row].any()]
     if len(known) < 2:
         return []
@@ -191,11 +199,13 @@ def separability(skill: Skill, other: Skill) -> float:
 
 
 def _warnings(atlas: Atlas) -> list[str]:
+    """What is wrong with features of unit length, from which the task should be inferred."""
     skills, found = atlas.skills, []
-    length = float(np.linalg.norm(np.concatenate([skill.phi for skill in skills]).mean(axis=0)))
-    if (
-        length > _ALIKE and skills[0].practised is None
-    ):  # features of the replay learner are not unit
+    phi = np.concatenate([skill.phi for skill in skills])
+    if not np.allclose(np.linalg.norm(phi, axis=1), 1, atol=1e-3):
+        return found
+    length = float(np.linalg.norm(phi.mean(axis=0)))
+    if length > _ALIKE:
         found.append(
             f"phi has collapsed: it points the same way in all states (length of its mean {length:.2f}; "
             "1 is one direction for everything)."

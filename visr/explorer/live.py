@@ -22,7 +22,7 @@ from visr.explorer import messages, pictures
 from visr.explorer.auth import PROTOCOL
 from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
-from visr.explorer.watched import Watched
+from visr.explorer.watched_episode import Watched
 from visr.play.session import Session
 from visr.storage.records.task import Task
 
@@ -145,7 +145,6 @@ class LiveSession:
         return struct.pack("<I", len(text)) + text + content
 
     def close(self) -> None:
-        """Close the environment."""
         self._session.close()
 
 

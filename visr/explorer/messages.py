@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Annotated, Any
 
 import numpy as np
@@ -23,15 +22,8 @@ _VECTOR = Annotated[NDArray[np.float64], Bound(-1e12, 1e12)]
 
 def encoded(content: Any) -> bytes:
     """JSON bytes; NaN and infinity become null."""
-    return json.dumps(_finite(content), allow_nan=False, separators=(",", ":")).encode()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    plain = strict_json.without_nan(content)
+    return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
 
 
 class RequestFields:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from visr.api import Run
 from visr.errors import UserError
 from visr.explorer import painting, pictures
-from visr.inference import kept_recording, preferences, recording
+from visr.inference import preferences, recording
 from visr.inference.preferences import SEGMENT, Preferences
 from visr.inference.recording import Recording
 from visr.play.rendering import Picture
@@ -77,7 +77,7 @@ class Questions:
     @property
     def _has_recording(self) -> bool:
         run = self._run
-        is_possible = kept_recording.is_possible(run.visr, run.config)
+        is_possible = recording.can_record(run.visr, run.config)
         return is_possible or run.inference.has_recording
 
     def next(self, answers: Answers, number: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from visr.errors import UserError
 from visr.explorer import painting, questions
 from visr.explorer.messages import RequestFields
 from visr.explorer.questions import Questions
-from visr.explorer.watched import Watched
+from visr.explorer.watched_episode import Watched
 from visr.inference import collect, expression
 from visr.inference.demonstration import Demonstration
 from visr.inference.prompts import Prompt, Reward

@@ -30,7 +30,7 @@ from visr.finetuning.policy_value import (
 )
 from visr.finetuning.reward_labels import Labels
 from visr.finetuning.tabular_q import TableEvaluation, TableLearner, TableModel
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.ops import derived_seed
 from visr.storage import schema
 from visr.storage.records.refinement import Refinement
@@ -69,22 +69,17 @@ class Limit:
 
 @dataclass(frozen=True)
 class Slice:
-    """What is known after a slice of updates."""
+    """What is known after a slice of updates: the fields of `Refinement` of these names."""
 
     num_updates: int
-    seconds: float
     given: float
     """Estimated discounted reward per step of the policy that was given."""
     value: float
     """The same of the best policy so far."""
-    candidate: float
-    """The same of the policy after this slice."""
     gain: float
     """value - given, estimated on the same held-out states."""
     gain_error: float
     """Standard error of the gain over held-out episodes."""
-    is_improved: bool
-    """Whether this slice gave a new best policy."""
     is_done: bool
     """Whether more updates are unlikely to help."""
     held_out_steps: int
@@ -192,10 +187,8 @@ class Refiner:
         )
 
     def _new_network(self, num_heads: int) -> ResidualValues:
-        network, sample = ResidualValues(self._agent.spec, num_heads), self._sample
-        assert sample.observation is not None
-        assert sample.action is not None
-        network.fit(sample.observation, sample.action, sample.next_observation)
+        network = ResidualValues(self._agent.spec, num_heads)
+        network.fit(self._sample)
         return network
 
     # ---- slices
@@ -221,7 +214,7 @@ class Refiner:
             if waited >= _PATIENCE:
                 is_done = is_done or is_slow or not limit.is_open
                 waited, is_slow = 0, True
-            yield self._slice(values, policies, is_improved, is_done)
+            yield self._slice(values, policies, is_done)
             if self._learner.is_converged or (is_done and limit.is_open):
                 return
             progress = limit.progress(self.num_updates, time.perf_counter() - self._started)
@@ -251,33 +244,23 @@ class Refiner:
         agent, parts = self._agent, []
         random = torch.Generator().manual_seed(0)
         for rows in self._evaluation.rows.split(_ROWS_AT_ONCE):
-            observation = self._held.observations(rows).to(agent.device)
-            w = self._w.cpu().expand(len(rows), -1)
-            policies = agent.sample_policies(w, random, self._gpi).to(agent.device)
-            readout = agent.readout(w.to(agent.device), self._gpi)
-            values = agent.action_values(agent.psi.first_step(observation), policies, readout)
+            hidden = agent.psi.first_step(self._held.observations(rows).to(agent.device))
+            values = agent.values_of(hidden, self._w.cpu(), random, self._gpi)
             parts.append(values.argmax(dim=1).cpu())
         return torch.cat(parts)
 
     def _slice(
-        self,
-        values: dict[str, PolicyValue],
-        policies: dict[str, Tensor],
-        is_improved: bool,
-        is_done: bool,
+        self, values: dict[str, PolicyValue], policies: dict[str, Tensor], is_done: bool
     ) -> Slice:
         gain, error = values["best"].gain_over(values["given"])
         place = self._evaluation.place
         best, given = policies["best"][place], policies["given"][place]
         return Slice(
             num_updates=self.num_updates,
-            seconds=time.perf_counter() - self._started,
             given=values["given"].mean * self._unit,
             value=values["best"].mean * self._unit,
-            candidate=values["candidate"].mean * self._unit,
             gain=gain * self._unit,
             gain_error=error * self._unit,
-            is_improved=is_improved,
             is_done=is_done,
             held_out_steps=len(best),
             matching_steps=int((best == self._held.action).sum()),
@@ -311,19 +294,11 @@ def refining(
     for now in refiner.slices(limit):
         best = {} if refiner.best is None else refiner.best.state_dict()
         found = Refinement(
+            **{**vars(now), "num_updates": earlier + now.num_updates},
             run_steps=run_steps,
-            num_updates=earlier + now.num_updates,
             source=steps.source,
             num_steps=len(steps),
             num_rewarded=labels.num_rewarded,
-            given=now.given,
-            value=now.value,
-            gain=now.gain,
-            gain_error=now.gain_error,
-            held_out_steps=now.held_out_steps,
-            matching_steps=now.matching_steps,
-            changed=now.changed,
-            is_done=now.is_done,
             reward_r_squared=labels.r_squared,
             weights={name: tensor.detach().cpu().numpy() for name, tensor in best.items()},
             learner=refiner.state,

@@ -26,7 +26,7 @@ from visr.finetuning.relabelling import check_free_steps
 from visr.finetuning.trainer import FineTuner
 from visr.inference.asked_reward import AskedReward, asked_reward
 from visr.inference.prompts import ENV_REWARD
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.storage import schema
 from visr.storage.records.finetuning import (
     REMEDY,

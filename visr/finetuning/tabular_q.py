@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import PolicyValue
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 
 _PRECISION = 1e-5
 """Values are iterated until they change by less than this share of the largest possible one."""
@@ -104,12 +104,10 @@ class TableEvaluation:
             self._values[name] = values
 
     def value(self, name: str, actions: Tensor) -> PolicyValue:
-        """The value of one of them."""
         values = self._values[name][self._state] * (1 - self._model.gamma)
         return PolicyValue(values, self._episode)
 
     def accept(self) -> None:
-        """The candidate becomes the best."""
         self._values["best"] = self._values["candidate"]
 
 
@@ -139,7 +137,6 @@ class TableLearner:
                 return
 
     def actions(self, rows: Tensor) -> Tensor:
-        """The greedy actions at stored observations: [n] -> [n]"""
         return self._values()[self._steps.observation[rows]].argmax(dim=1)
 
     def _values(self) -> Tensor:
@@ -159,7 +156,6 @@ class TableLearner:
         return {"q": self._q}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `state`."""
         found = tensors.get("q")
         if found is None or found.shape != self._q.shape:
             raise ValueError("its table has other states or actions")

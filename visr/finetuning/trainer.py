@@ -19,7 +19,7 @@ from visr.envs.episodes import EpisodeReturns, EpisodeSteps
 from visr.finetuning.q_learner import QLearner
 from visr.finetuning.relabelling import RelabelledSteps
 from visr.inference.asked_reward import AskedReward
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.ops import derived_seed
 from visr.training import devices
 from visr.training.actor import Actor
@@ -101,7 +101,6 @@ class FineTuner:
         return self.num_steps >= self.total_steps and not self._is_catching_up
 
     def rounds(self) -> Generator[Round]:
-        """Act and learn until done."""
         devices.keep_freed_memory()
         with devices.training_arithmetic(self.config.training):
             while not self.is_done:
@@ -114,7 +113,6 @@ class FineTuner:
         return {}
 
     def close(self) -> None:
-        """Close the environments."""
         self.actor.env.close()
 
     def round(self) -> dict[str, float]:
@@ -251,7 +249,6 @@ class FineTuner:
         return self.num_steps > 0
 
     def reset_unsaveable_envs(self) -> None:
-        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
         if self.actor.reset_unsaveable_envs(self.num_steps):
             self._returns.clear()
 

@@ -93,18 +93,9 @@ def of_expression(text: str, steps: EpisodeSteps, codec: SpaceCodec) -> Floats:
 
 def of_function(function: RewardFunction, steps: EpisodeSteps) -> Floats:
     """What a user's function returns for the steps, [n]."""
-    try:
+    with arguments.user_code("The reward function failed on a batch of steps"):
         found = function(steps.observation, steps.action, steps.next_observation)
         reward = arguments.array(found, "The reward function's result").astype(np.float64)
-    except UserError:
-        raise
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # the user's code; its traceback is the cause
-        raise UserError(
-            f"The reward function failed on a batch of steps: {arguments.described(error)}."
-        ) from error
     if reward.shape != steps.action.shape:
         raise UserError(
             f"The reward function gave shape {reward.shape} for {len(steps.action):,} steps; it takes "

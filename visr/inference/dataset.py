@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from visr.agents.base import BehaviourModel
 from visr.envs.spaces import SpaceCodec
-from visr.errors import UserError
+from visr.errors import UserError, reason_of
 from visr.inference.collect import features, of_agent
 from visr.inference.steps import RewardedSteps
 from visr.storage.files import reading
@@ -255,7 +255,7 @@ def _load_minari(name: str, read: Callable[[Any], Any]) -> Any:
     try:
         return read(minari.load_dataset(name, download=False))
     except Exception as error:  # Minari raises many kinds
-        reason = " ".join(str(error).split()).rstrip(".")
+        reason = reason_of(error)
         raise UserError(
             f"Cannot read the Minari dataset {name!r} ({reason}); `minari download {name}` gets one."
         ) from error

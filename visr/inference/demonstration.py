@@ -151,16 +151,10 @@ def _likeliest(
 
 def _log_likelihood(agent: Agent, hidden: Tensor, taken: Tensor, w: Tensor) -> Tensor:
     """sum_t log pi(a_t | s_t, w) of a softmax policy in Q(s, a | w), at the likeliest temperature."""
-    values = _values(agent, hidden, w)
+    values = agent.values_of(hidden, w, gpi=False)
     values = (values - values.mean(dim=1, keepdim=True)) / values.std(dim=1).mean().clamp(min=1e-6)
     logs = [torch.log_softmax(beta * values, dim=1) for beta in _INVERSE_TEMPERATURES]
     return max(log.gather(1, taken[:, None]).sum().cpu() for log in logs)
-
-
-def _values(agent: Agent, hidden: Tensor, w: Tensor) -> Tensor:
-    """Q(s, a | w) of w's own policy, [N, actions]."""
-    tasks = w.to(agent.device).expand(len(hidden), -1)
-    return agent.action_values(hidden, tasks.unsqueeze(1), agent.psi.fold(tasks))
 
 
 @torch.inference_mode()
@@ -169,7 +163,8 @@ def _agreement(agent: Agent, given: Demonstration, w: Floats) -> float:
     assert given.actions is not None
     known = given.actions >= 0
     hidden = agent.psi.first_step(torch.as_tensor(given.states[known], device=agent.device))
-    greedy = _values(agent, hidden, torch.as_tensor(w, dtype=torch.float32)).argmax(dim=1)
+    task = torch.as_tensor(w, dtype=torch.float32)
+    greedy = agent.values_of(hidden, task, gpi=False).argmax(dim=1)
     return float((greedy.cpu().numpy() == given.actions[known]).mean())
 
 

@@ -15,7 +15,7 @@ from visr.envs.grid.world import GridWorld
 from visr.inference.policy_prediction import Prediction, predict
 from visr.inference.recording import Recording
 from visr.storage.records.library import Library
-from visr.training.library import in_words
+from visr.training.describe_library import in_words
 
 Floats = NDArray[np.float64]
 

@@ -64,8 +64,10 @@ class Goal:
         w, size = w / max(length, 1e-9), len(w)
         words = []
         if len(phi) > 1:
+            cosine = float((phi @ w / np.maximum(np.linalg.norm(phi, axis=1), 1e-9)).mean())
             words.append(
-                f"{len(phi)} recorded states stand for the goal; their phi agree to {length:.2f}."
+                f"{len(phi)} recorded states stand for the goal; the cosine of their phi with its "
+                f"mean is {cosine:.2f} (1: all point the same way)."
             )
         others = None
         counts, r_squared = (len(phi), 1, len(phi)), 0.0

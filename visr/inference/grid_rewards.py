@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from visr import arguments
-from visr.errors import UserError
+from visr.errors import UserError, reason_of
 from visr.inference import expression
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def read_array(name: str) -> np.ndarray:
             raise ValueError(f"it is larger than {_LARGEST_FILE:,} bytes")
         return _read_csv(path) if path.suffix.lower() == ".csv" else _read_npy(path)
     except Exception as error:  # a damaged file can fail in any way numpy or the system knows
-        reason = " ".join(str(error).split()).rstrip(".")
+        reason = reason_of(error)
         if "pickle" in reason or "Python objects" in reason:
             reason = "it holds pickled Python objects, which are never loaded; save plain numbers"
         raise UserError(f"Cannot read the file {name!r}: {reason}.") from error

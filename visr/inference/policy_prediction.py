@@ -137,9 +137,6 @@ def _actions(agent: BehaviourModel, w: Floats, observation: NDArray, gpi: bool) 
     found = []
     for start in range(0, len(distinct), _BATCH):
         batch = torch.as_tensor(distinct[start : start + _BATCH], device=agent.device)
-        tasks = task.expand(len(batch), -1)
-        policies = agent.sample_policies(tasks, rng, gpi).to(agent.device)
-        readout = agent.readout(tasks.to(agent.device), gpi)
-        values = agent.action_values(agent.psi.first_step(batch), policies, readout)
+        values = agent.values_of(agent.psi.first_step(batch), task, rng, gpi)
         found.append(values.argmax(dim=-1).cpu().numpy())
     return np.concatenate(found)[which.ravel()]

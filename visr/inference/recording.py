@@ -24,7 +24,7 @@ from visr.errors import UserError
 from visr.inference import asked_reward, collect
 from visr.inference.steps import RewardedSteps
 from visr.storage import schema
-from visr.storage.files import read_checked_arrays, write_tensors
+from visr.storage.files import read_checked_arrays, tensor_metadata, write_tensors
 from visr.storage.records.task import RewardFunction
 from visr.training import devices
 from visr.types import Unroll
@@ -192,3 +192,49 @@ def of_unrolls(agent: BehaviourModel, config: RunConfig, unrolls: Unroll) -> Rec
         episode=episode.numpy(),
         names=envs.space_codec(config).field_names,
     )
+
+
+# ---- the recording that a run keeps: features of an earlier or a later agent do not fit
+
+
+def is_of(path: Path, num_steps: int) -> bool:
+    """Whether a file holds steps of the agent of that step; a file that names no step does."""
+    return path.exists() and _stored(path) in (None, num_steps)
+
+
+def keep(recorded: Recording, path: Path, num_steps: int) -> Recording:
+    """Write a recording of the agent of that step, unless that of a later one is there.
+
+    Then the newest checkpoint could not be read; it may be readable again.
+    """
+    recorded = replace(recorded, num_steps=num_steps)
+    if not path.exists() or (_stored(path) or 0) <= num_steps:
+        recorded.save(path)
+    return recorded
+
+
+def kept(path: Path, agent: BehaviourModel, config: RunConfig, num_steps: int) -> Recording:
+    """The recording of the agent of that step: from the file, or recorded now."""
+    if is_of(path, num_steps):
+        return Recording.load(path)
+    if not can_record(agent, config):
+        raise UserError(
+            f"No sample of {config.env} was kept, as its observations are large or recorded_steps "
+            "is 0; use --reward env, or an .npz file of observations and rewards."
+        )
+    recorded = record(agent, config, config.inference.recorded_steps)
+    return keep(recorded, path, num_steps)
+
+
+def can_record(agent: BehaviourModel, config: RunConfig) -> bool:
+    """Whether steps can be recorded now."""
+    num_steps = config.inference.recorded_steps
+    return num_steps > 0 and is_possible(agent.spec.observation_space, num_steps)
+
+
+def _stored(path: Path) -> int | None:
+    """The step that a file names, if it can be read; `Recording.load` says what is damaged."""
+    try:
+        return num_steps_of(tensor_metadata(path))
+    except (OSError, ValueError):
+        return None

@@ -12,7 +12,7 @@ import numpy as np
 
 from visr.config.fields import InferenceConfig
 from visr.errors import UserError
-from visr.inference import block_sums, both_states, explain, mean_task, search
+from visr.inference import block_sums, both_states, explain, search
 from visr.inference.search import Found
 from visr.inference.steps import Floats, RewardedSteps, TriedTasks
 from visr.ops.regression import Fit, RewardSums, fit_task, has_constant, solve
@@ -142,7 +142,7 @@ def _configured(steps: RewardedSteps, config: InferenceConfig) -> dict[str, Esti
     estimates = {}
     sums = steps.sums() if steps.features.shape[1] else None  # DIAYN has no features
     if sums is not None and steps.by_mean:
-        found = mean_task.find([sums])
+        found = search.mean_task([sums])
         estimates |= {LEAST_SQUARES: _from_search(found, sums)} if found else {}
     elif sums is not None and (fit := _fit(sums, config)):
         estimates[LEAST_SQUARES] = _from_fit(describe(config), fit)
@@ -195,12 +195,12 @@ def _rows(steps: RewardedSteps) -> dict[str, _Row]:
 
 
 def _by_mean(blocks: list[RewardSums]) -> dict[str, _Row]:
-    found = mean_task.find(blocks)
+    found = search.mean_task(blocks)
     if found is None:
         return {}
     others, held_out = (block_sums.projected(sums, found.w) for sums in block_sums.split(blocks))
     explained = block_sums.explained(held_out, solve(others))
-    return {mean_task.MEAN: _by_search(found, blocks)._replace(explained=explained)}
+    return {search.MEAN: _by_search(found, blocks)._replace(explained=explained)}
 
 
 def _by_regressions(steps: RewardedSteps, blocks: list[RewardSums]) -> dict[str, _Row]:

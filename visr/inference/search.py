@@ -1,4 +1,4 @@
-"""Search among the tasks that episodes pursued: the best return, or the best mean return of nearby tasks.
+"""Tasks without a regression: search among those that episodes pursued, or the mean of r times the features.
 
 The mean return near w, without playing a step:
 E[return | w] = sum_i k(w . w_i) R_i / sum_i k(w . w_i), with the von Mises-Fisher kernel
@@ -11,8 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from visr.inference import block_sums
 from visr.inference.steps import Floats, TriedTasks
+from visr.ops.regression import RewardSums
 
+MEAN = "mean of r B"
 ENOUGH = 200
 """Episodes below which the returns of nearby tasks are too noisy to use."""
 HELD_OUT = 4
@@ -79,3 +82,22 @@ def best_kappa(tried: TriedTasks) -> float:
 
 def _best_task(tried: TriedTasks, kappa: float) -> Floats:
     return tried.w[int(expected_return(tried, tried.w[:_MOST], kappa).argmax())]
+
+
+# ---- forward-backward agents
+
+
+def mean_task(blocks: list[RewardSums]) -> Found | None:
+    """z = E[r B] at unit length, without held-out blocks, and of resampled ones; None where it is 0."""
+    w = _direction(block_sums.total(blocks))
+    if not w.any():
+        return None
+    others, _ = block_sums.split(blocks)
+    again = np.array([_direction(sums) for sums in block_sums.resampled(blocks)])
+    return Found(MEAN, w, _direction(others), again)
+
+
+def _direction(sums: RewardSums) -> Floats:
+    cross = sums.moments[:-2, -2]
+    length = float(np.linalg.norm(cross))
+    return cross / length if length > 1e-12 else np.zeros_like(cross)

@@ -24,9 +24,9 @@ from visr.inference import (
     diagnosis,
     goal,
     grid_rewards,
-    kept_recording,
     preferences,
     prompts,
+    recording,
     regression,
 )
 from visr.inference.asked_reward import asked_reward
@@ -310,17 +310,17 @@ class TaskInference:
 
     @property
     def _is_recorded(self) -> bool:
-        return kept_recording.is_possible(self.agent, self.config) or self.has_recording
+        return recording.can_record(self.agent, self.config) or self.has_recording
 
     @property
     def has_recording(self) -> bool:
         """Whether the run keeps steps of this agent."""
-        return kept_recording.is_of(self._directory.recorded, self._num_steps)
+        return recording.is_of(self._directory.recorded, self._num_steps)
 
     def recording(self) -> Recording:
         """The reward-free steps that the run keeps; recorded now if those of this agent are missing."""
         path = self._directory.recorded
-        return kept_recording.load(path, self.agent, self.config, self._num_steps)
+        return recording.kept(path, self.agent, self.config, self._num_steps)
 
 
 def _trajectory(

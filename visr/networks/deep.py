@@ -77,14 +77,14 @@ class Lstm(nn.Module):
     def forward(self, inputs: Tensor, starts: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """inputs [T, B, in], starts [T, B] bool, memory [B, 2 size] -> [T, B, size], memory after T"""
         h, c = memory.chunk(2, dim=-1)
-        driven = inputs @ self.input.T + self.bias
+        from_inputs = inputs @ self.input.T + self.bias
         keeps = (~starts).to(inputs.dtype).unsqueeze(-1)
         outputs = []
-        for drive, keep in zip(driven, keeps, strict=True):
-            gates = torch.addmm(drive, h * keep, self.recurrent.T)
-            enters, forgets, candidate, leaves = gates.chunk(4, dim=-1)
-            c = forgets.sigmoid() * (c * keep) + enters.sigmoid() * candidate.tanh()
-            h = leaves.sigmoid() * c.tanh()
+        for from_input, keep in zip(from_inputs, keeps, strict=True):
+            gates = torch.addmm(from_input, h * keep, self.recurrent.T)
+            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+            c = forget_gate.sigmoid() * (c * keep) + input_gate.sigmoid() * candidate.tanh()
+            h = output_gate.sigmoid() * c.tanh()
             outputs.append(h)
         return torch.stack(outputs), torch.cat([h, c], dim=-1)
 
@@ -136,7 +136,6 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         return self.core(torch.cat([hidden, action], dim=-1), starts, memory)
 
     def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
-        """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
         units = (self.from_trunk(hidden) + self.from_task(self.task(w))).relu()
         batch = units.shape[:-1]
         units = units.reshape(-1, self.num_features, self.head_size).transpose(0, 1)
@@ -144,13 +143,11 @@ class DeepSuccessorFeatures(SuccessorFeatures):
         return psi.permute(1, 2, 0).reshape(*batch, self.num_actions, self.num_features)
 
     def fold(self, w: Tensor) -> FoldedReadout:
-        """Multiply the last layer by w [N, features], once for all steps of a task."""
         w = self.cumulant_weights(w)
         weight = w[:, :, None, None] * self.readout
         return FoldedReadout(weight.flatten(1, 2), w @ self.bias)
 
     def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """hidden [N, hidden], policies [N, P, features] -> [N, actions]"""
         units = self.from_task(self.task(policies))
         units = units.add_(self.from_trunk(hidden).unsqueeze(1)).relu_()
         return torch.bmm(units, readout.weight).amax(dim=1).add_(readout.bias)

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from visr.errors import UserError
 from visr.networks import conv_torsos
-from visr.networks.factored import Trunk
+from visr.networks.factored_successor import Trunk
 from visr.networks.plane_trunk import PlaneTrunk, are_planes
+from visr.types import Transitions
 
 SIZE = 256
 _NUM_COSINES = 128
@@ -135,9 +136,10 @@ class VectorTrunk(Trunk):
             nn.Linear(num_inputs + _NUM_COSINES, SIZE), nn.ReLU(), nn.Linear(SIZE, SIZE), nn.ReLU()
         )
 
-    def fit(self, observation: Tensor) -> None:
+    def fit(self, steps: Transitions) -> None:
         """Take the mean and the deviation of the recorded vectors."""
-        self.standardise.fit(observation)
+        assert steps.observation is not None
+        self.standardise.fit(steps.observation)
 
     def forward(self, observation: Tensor) -> Tensor:
         """[..., inputs] -> [..., size]"""

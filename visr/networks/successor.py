@@ -178,12 +178,10 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         return self.observation(observation)
 
     def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
-        """hidden [*batch, hidden], w broadcastable to [*batch, features] -> [*batch, actions, features]"""
         hidden = self.body((hidden + self.task(w)).relu())
         return self.readout(hidden).unflatten(-1, (self.num_actions, self.num_features))
 
     def fold(self, w: Tensor) -> FoldedReadout:
-        """Multiply the last layer by w [N, features], once for all steps of a task."""
         w, shape = self.cumulant_weights(w), (self.num_actions, self.num_features)
         weight = self.readout.weight.unflatten(0, shape)
         bias = self.readout.bias.unflatten(0, shape)
@@ -191,7 +189,6 @@ class MlpSuccessorFeatures(SuccessorFeatures):
         return FoldedReadout(folded.transpose(1, 2), w @ bias.T)
 
     def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
-        """hidden [N, hidden], policies [N, P, features] -> [N, actions]"""
         hidden = self.task(policies).add_(hidden.unsqueeze(1)).relu_()
         for layer in self.body:
             hidden = layer(hidden).relu_()

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from visr.agents.base import BehaviourModel
 from visr.errors import encodable, needing
 from visr.networks import conv_torsos
-from visr.networks.factored import FactoredSuccessorFeatures
+from visr.networks.factored_successor import FactoredSuccessorFeatures
 from visr.storage.files import write_bytes
 from visr.storage.records.task import Task
 

@@ -22,7 +22,7 @@ from visr.envs import modules
 from visr.envs.atari import AtariGames
 from visr.envs.grid.world import GridWorld
 from visr.envs.gym import spread_seeds
-from visr.errors import UserError
+from visr.errors import UserError, reason_of
 from visr.storage.files import writing
 from visr.storage.new_files import replacing
 
@@ -82,7 +82,7 @@ class RenderedGym(Screen):
         try:
             self._copy = gymnasium.make(modules.load(config.env), render_mode="rgb_array")
         except (Exception, SystemExit) as error:  # other people's code
-            reason = " ".join(str(error).split()).rstrip(".")
+            reason = reason_of(error)
             raise UserError(
                 f"{config.env} cannot draw itself ({reason}); leave out --video."
             ) from error

@@ -13,7 +13,7 @@ from visr.agents.base import BehaviourModel
 from visr.config import RunConfig
 from visr.envs import modules
 from visr.envs.gym import spread_seeds
-from visr.errors import UserError
+from visr.errors import UserError, reason_of
 from visr.inference import recording
 from visr.play import policy
 from visr.play.rendering import Picture
@@ -70,5 +70,5 @@ class SegmentFilms:
         try:
             return function(*args, **kwargs)
         except (Exception, SystemExit) as error:
-            reason = " ".join(str(error).split()).rstrip(".")
+            reason = reason_of(error)
             raise UserError(f"{self._config.env} cannot draw itself ({reason}).") from error

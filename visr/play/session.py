@@ -9,15 +9,15 @@ import torch
 from numpy.typing import NDArray
 
 from visr import envs
-from visr.agents.base import Agent, BehaviourModel
+from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
 from visr.envs.episodes import Episode, EpisodeSteps
 from visr.inference.asked_reward import AskedReward
+from visr.inference.collect import features
 from visr.play import rendering
 from visr.play.rendering import Picture, Screen
 from visr.storage.records.task import Task
-from visr.types import Transitions
 
 
 class Session:
@@ -53,6 +53,7 @@ class Session:
     def begin(self, seed: int) -> None:
         """Start a new episode with that seed."""
         self.observation, _ = self._env.reset(seed=seed)
+        self._before, self._terminated = None, np.array([False])
         self._starts = np.array([True])
         self.picture = self._screen.reset(self.observation, seed) if self._screen else None
         self.num_steps, self.score, self.reward, self.is_over = 0, 0.0, 0.0, False
@@ -70,6 +71,7 @@ class Session:
     def step(self, action_taken: int | None = None) -> None:
         """Take one action: the policy's, or `action_taken`."""
         before, action = self.observation, self.actor.act(self.observation, self._starts)
+        self._before = before
         if action_taken is not None:
             action = np.full_like(action, action_taken)
             self.actor.took(action)
@@ -82,17 +84,15 @@ class Session:
             self.asked_return += self.asked_reward
         if self._screen:
             self.picture = self._screen.step(self.observation, action)
+        self._terminated = terminated
         self.action, self.values = int(action[0]), self.actor.values[0].numpy()
         self.num_steps, self.reward = self.num_steps + 1, float(reward[0])
         self.score, self._starts = self.score + self.reward, np.array([False])
         self.is_over = bool(terminated[0] or truncated[0])
 
-    @torch.inference_mode()
     def features(self) -> NDArray[np.float32]:
-        """phi of the current observation, [d]."""
-        assert isinstance(self._agent, BehaviourModel)  # other agents have no features
-        observation = torch.as_tensor(self.observation, device=self.actor.device)
-        return self._agent.cumulant(Transitions(observation))[0].cpu().numpy()
+        """phi of the last step, [d]; at the start of an episode of the observation alone."""
+        return features(self._agent, self.observation, self._before, self._terminated)[0]
 
     def close(self) -> None:
         """Close the environment and the screen."""

@@ -123,6 +123,8 @@ def _family_tiles(run: RunData) -> list[Tile]:
         percent = 100 * min(max(shown, 0.0), 1.0) if np.isfinite(shown) else 0.0
         number, words = style.number(shown), family.explanation
         tiles.append(Tile(family.title, words, number, percent, family.colour, rows))
+    if run.config.agent.algorithm == "replay" and "span" in latest:
+        tiles = [*tiles[1:], tiles[0]]  # it does not practise random w
     return tiles
 
 

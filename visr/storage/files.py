@@ -197,6 +197,25 @@ def read_checked_arrays(path: Path) -> tuple[dict[str, NDArray], dict[str, str]]
         return {key: file.get_tensor(key) for key in file.keys()}, metadata  # noqa: SIM118
 
 
+def write_arrays(path: Path, record: Any) -> None:
+    """Write the arrays of a dataclass into one safetensors file."""
+    import numpy as np
+    import safetensors.numpy
+
+    arrays = {name: np.ascontiguousarray(array) for name, array in vars(record).items()}
+    write_tensors(path, safetensors.numpy.save(arrays))
+
+
+def read_arrays(path: Path) -> dict[str, NDArray]:
+    """The arrays of a file that a report draws; a ValueError if it is damaged."""
+    import safetensors
+
+    try:
+        return read_checked_arrays(path)[0]
+    except safetensors.SafetensorError as error:
+        raise ValueError(str(error)) from None
+
+
 @contextlib.contextmanager
 def _checked(path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     """A name of the open file, which is as it was written, and its metadata.

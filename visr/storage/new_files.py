@@ -1,6 +1,6 @@
 """The one way to write files: into new files of our own, which then take the place of old ones.
 
-A run may come from a stranger, and any file in it may be a link: a symbolic one, or a hard link, which is
+A run may be untrusted, and any file in it may be a link: a symbolic one, or a hard link, which is
 a second name of a file outside. So no existing file is opened for writing, except a table or a lock that
 has no second name. Below the directory of a run no symbolic link is followed, even if a directory is
 swapped for a link meanwhile: each directory is opened from the one above it.

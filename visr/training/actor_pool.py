@@ -12,8 +12,7 @@ from visr import envs
 from visr.agents.base import Agent
 from visr.config.fields import REPLAY_LEARNERS, RunConfig
 from visr.networks.successor import SuccessorFeatures
-from visr.training.actor import Actor
-from visr.training.exploring_actor import ExploringActor
+from visr.training.actor import Actor, ExploringActor
 from visr.training.learner import within
 from visr.types import Pursuit, Unroll
 
@@ -61,12 +60,10 @@ class LocalActorPool:
             actor.refresh(psi)
 
     def collect(self) -> list[Unroll]:
-        """One unroll of every group."""
         parts = parts_of(self._config, self._pursuit)
         return [actor.next_unroll(parts[group]) for group, actor in self.actors.items()]
 
     def reset_unsaveable_envs(self, num_steps: int) -> None:
-        """Start new episodes in environments whose state cannot be saved."""
         for actor in self.actors.values():
             actor.reset_unsaveable_envs(num_steps)
 
@@ -84,17 +81,20 @@ class LocalActorPool:
             actor.load_state(within(tensors, f"actor{group}."), num_steps)
 
     def close(self) -> None:
-        """Close the environments."""
         for actor in self.actors.values():
             actor.env.close()
 
 
 def make_actor_pools(config: RunConfig, agent: Agent, num_processes: int) -> list[ActorPool]:
-    """Pools for all groups, in order: one group acts in this process, or of a replay learner none."""
+    """Pools for all groups, in order. Of several processes this one learns and acts for one group.
+
+    It acts for none if the others are enough for one group each, or if it is a replay learner's.
+    """
     groups = list(range(config.training.num_actor_groups))
-    num_here = 0 if config.agent.algorithm in REPLAY_LEARNERS else 1
-    if num_processes == 1 or len(groups) == num_here:
+    if num_processes == 1:
         return [LocalActorPool(config, groups, agent)]
+    is_replay = config.agent.algorithm in REPLAY_LEARNERS
+    num_here = int(not is_replay and num_processes <= len(groups))
     from visr.training.subprocess_actor_pool import SubprocessActorPool
 
     shares = [s.tolist() for s in np.array_split(groups[num_here:], num_processes - 1) if len(s)]

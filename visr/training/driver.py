@@ -218,7 +218,7 @@ def _run_rounds(
     rows, before = hooks.rows, trainer.num_steps
     evaluation: dict[str, float] = {}
     if hooks.evaluate and not read_rows(run.evaluation):
-        evaluation = hooks.evaluate(before)
+        hooks.evaluate(before)  # a row of the file; scores of an untrained agent are not progress
     for current in trainer.rounds():
         now = trainer.num_steps
         is_last_step = before < now >= trainer.total_steps

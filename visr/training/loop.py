@@ -70,7 +70,6 @@ class Loop:
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole run."""
         return self.config.training.num_steps
 
     @property
@@ -117,7 +116,6 @@ class Loop:
         return tensors, counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         self.num_collected_steps = counts["num_steps"]
         self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
         for pool in self.actor_pools:
@@ -127,7 +125,6 @@ class Loop:
         self._batches.load_state(tensors)
 
     def reset_unsaveable_envs(self) -> None:
-        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
         for pool in self.actor_pools:
             pool.reset_unsaveable_envs(self.num_collected_steps)
         if self.online:

@@ -108,7 +108,6 @@ class MetricsWriter:
     def status(
         self, num_steps: int, total_steps: int, evaluation: dict[str, float], note: str
     ) -> Status:
-        """The latest numbers, for a progress display."""
         metrics, online, cluster = (self._latest[k] for k in ("metrics", "online", "cluster"))
         trouble = self._trouble.name if self._trouble else ""
         shown = {**evaluation, **online}

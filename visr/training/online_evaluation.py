@@ -99,7 +99,6 @@ class OnlineEvaluation:
         }
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int) -> None:
-        """The inverse of `state`."""
         self._phi, self._reward = tensors["phi"], tensors["reward"]
         self._num_steps, self._returns.running = int(tensors["num_steps"]), tensors["returns"]
         self._finished = tensors["finished"].tolist()

@@ -117,7 +117,6 @@ class Practice:
         return {"w": self.w, "epsilon": self.epsilon, "event": self._event, "counts": self._counts}
 
     def load_state(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `state`."""
         for name, mine in self.state().items():
             if tensors[name].shape != mine.shape or tensors[name].dtype != mine.dtype:
                 raise ValueError(f"its practice.{name} has another shape or type")

@@ -130,7 +130,9 @@ def progress_lines(label: str, clock: Callable[[], float] = time.monotonic) -> O
         if now - last < _LINE_EVERY:
             return
         last, (start, first) = now, begun[0]
-        shown = [f"{label}: {status.done:.0%}"]
+        shown = [
+            f"{label}: {status.done:.0%}" + ("" if status.share is None else " of the updates")
+        ]
         shown.append(f"{status.num_steps:,} of {status.total_steps:,} steps")
         if status.share is None and status.num_steps > first.num_steps:
             shown.append(f"{(status.num_steps - first.num_steps) / (now - start):,.0f} steps/s")

@@ -14,12 +14,15 @@ from torch import Generator, Tensor
 
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.networks.plane_trunk import are_planes
+from visr.networks.transition_features.events import PlaneEvents
 from visr.storage.files import read_tensors
 from visr.storage.frame_store import FIELD, FrameStore
 from visr.training.replay import ReplayBuffer
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
 _FITTED_STEPS = 60_000
+_COUNTED_UNROLLS = 64
+"""Unrolls whose events are counted at a time."""
 
 
 def unpacked(bits: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -47,7 +50,10 @@ def empty_unroll(spec: EnvSpec, length: int, task_size: int) -> Unroll:
 
 
 class RecordedSteps:
-    """A replay buffer of unrolls; binary planes take one bit a cell, actions four bytes."""
+    """A replay buffer of unrolls; binary planes take one bit a cell, actions four bytes.
+
+    Events are counted once per step and stage: updates draw every step many times.
+    """
 
     def __init__(
         self, num_steps: int, example: Unroll, space: spaces.Space, *, are_stacks: bool = False
@@ -58,6 +64,12 @@ class RecordedSteps:
         length = len(example.action)
         self.buffer = ReplayBuffer(max(1, -(-num_steps // length)), self._packed(example))
         self._length = length
+        self._counts: Tensor | None = None
+        """[T, entries, d']: the events of each step in bytes; None until they are first drawn."""
+        self._num_counted = 0
+        """Entries whose events are counted, of all that were ever added."""
+        self._counted = torch.zeros(0)
+        """The events that features stood for when they were counted."""
 
     @property
     def max_steps(self) -> int:
@@ -114,12 +126,9 @@ class RecordedSteps:
         bits = np.packbits(unroll.observation.flatten(2).numpy(), axis=-1)
         return unroll._replace(observation=torch.from_numpy(bits))
 
-    def _seen(self, time: Tensor, slot: Tensor) -> Tensor:
-        """Observations as networks take them: [N], [N] -> [N, ...]"""
-        if self._frames is not None:
-            return self._frames.stacks(time, self.buffer.numbers(slot))
-        kept = self.buffer.storage.observation[time, slot]
-        return kept if self._shape is None else unpacked(kept, self._shape)
+    def _unpacked(self, observation: Tensor) -> Tensor:
+        """[..., bytes] -> [..., C, H, W]"""
+        return observation if self._shape is None else unpacked(observation, self._shape)
 
     # ---- what to fit features to
 
@@ -129,7 +138,7 @@ class RecordedSteps:
         chosen = torch.randperm(len(self.buffer), generator=rng)[:count].sort().values
         kept, slots = self.buffer.take(chosen), self.buffer.slots(chosen)
         time = torch.arange(self._length + 1)[:, None].expand(-1, count)
-        seen = self._seen(time.flatten(), slots.expand_as(time).flatten())
+        seen = self._observation(time.flatten(), slots.expand_as(time).flatten())
         seen = seen.unflatten(0, time.shape)
         return kept._replace(observation=seen, action=kept.action.long())
 
@@ -146,18 +155,18 @@ class RecordedSteps:
         steps = torch.zeros(count, dtype=torch.int64)
         for k in range(agent.config.n_step):
             now = (time + k).clamp(max=self._length - 1)
-            chi = agent.cumulant(self._steps(now, slot))
+            chi = self._chi(agent, now, slot)
             cumulant += torch.where(alive, discount, 0.0)[:, None] * chi
             terminated, truncated = rows.terminated[now, slot], rows.truncated[now, slot]
             discount = torch.where(alive, discount * gamma * (~terminated).float(), discount)
             steps = steps + alive.long()
             alive = alive & ~terminated & ~truncated & (time + k + 1 < self._length)
         return TaskBatch(
-            self._seen(time, slot),
+            self._observation(time, slot),
             rows.action[time, slot].long(),
             cumulant,
             discount,
-            self._seen(time + steps, slot),
+            self._observation(time + steps, slot),
             w,
         )
 
@@ -176,14 +185,49 @@ class RecordedSteps:
             resets = self.buffer.storage.is_reset[time, slot[:, None]]
             time = torch.where(resets, time[:, :1] - 1, time).clamp(min=0)
             slot = slot[:, None].expand(-1, num_samples)
-        chi = agent.cumulant(self._steps(time.flatten(), slot.flatten()))
+        chi = self._chi(agent, time.flatten(), slot.flatten())
         return chi.view(count, num_samples, agent.task_size)
+
+    def _chi(self, agent: ReplaySuccessorFeatures, time: Tensor, slot: Tensor) -> Tensor:
+        """chi of these steps, [N, d]."""
+        chi = agent.chi
+        if not isinstance(chi, PlaneEvents):
+            return agent.cumulant(self._steps(time, slot))
+        counts = self._counts_of(chi).flatten(0, 1)
+        return chi.of_counts(counts.index_select(0, self._row(time, slot)))
+
+    def _row(self, time: Tensor, slot: Tensor) -> Tensor:
+        """Where a step is with times and slots in one axis; whole rows are quickest to take from there."""
+        return time * self.buffer.capacity + slot
+
+    def _observation(self, time: Tensor, slot: Tensor) -> Tensor:
+        """As networks take them: [N], [N] -> [N, ...]"""
+        if self._frames is not None:
+            return self._frames.stacks(time, self.buffer.numbers(slot))
+        flat = self.buffer.storage.observation.flatten(0, 1)
+        return self._unpacked(flat.index_select(0, self._row(time, slot)))
+
+    def _counts_of(self, chi: PlaneEvents) -> Tensor:
+        """The events of all steps, after counting those that are new or were counted for other features."""
+        buffer, length = self.buffer, self._length
+        if self._counts is None or not torch.equal(self._counted, chi.event):
+            self._counted, self._num_counted = chi.event.clone(), 0
+            size = (length, buffer.capacity, int((chi.event >= 0).sum()))
+            self._counts = torch.from_numpy(np.zeros(size, np.uint8))  # memory when written
+        first = max(self._num_counted, buffer.num_added - buffer.capacity)
+        for start in range(first, buffer.num_added, _COUNTED_UNROLLS):
+            stop = min(start + _COUNTED_UNROLLS, buffer.num_added)
+            slot = (torch.arange(start, stop) % buffer.capacity).repeat(length)
+            time = torch.arange(length).repeat_interleave(stop - start)
+            self._counts[time, slot] = chi.used_counts(self._steps(time, slot))
+        self._num_counted = buffer.num_added
+        return self._counts
 
     def _steps(self, time: Tensor, slot: Tensor) -> Transitions:
         rows = self.buffer.storage
         return Transitions(
-            self._seen(time + 1, slot),
-            self._seen(time, slot),
+            self._observation(time + 1, slot),
+            self._observation(time, slot),
             rows.action[time, slot].long(),
             rows.terminated[time, slot],
         )

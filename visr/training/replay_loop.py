@@ -8,12 +8,12 @@ from collections.abc import Generator, Sequence
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
 
 from visr.agents import task_sampling
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config.fields import RunConfig
 from visr.ops import derived_seed
+from visr.ops.adam import Adam
 from visr.training import devices
 from visr.training.actor_pool import ActorPool, make_actor_pools
 from visr.training.learner import concatenate, load_moments, moments, within
@@ -77,11 +77,9 @@ class ReplayLearning(ABC):
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole run."""
         return self.config.training.num_steps
 
     def rounds(self) -> Generator[Round]:
-        """Act and learn until done."""
         with devices.training_arithmetic(self.config.training):
             while not self.is_done:
                 yield self._round()
@@ -122,7 +120,7 @@ class ReplayLearning(ABC):
             w = pool[torch.randint(len(pool), (size,), generator=self._rng)]
             batch = self.recorded.batch(self.agent, w, num_steps, self._rng)
             losses = self.agent.losses(batch)
-            self._optimiser.zero_grad(set_to_none=True)
+            self._optimiser.zero_grad()
             losses.total.backward()
             for group in self._optimiser.param_groups:
                 group["lr"] = self.config.agent.psi_learning_rate * self._rate_share()
@@ -159,7 +157,7 @@ class ReplayLearning(ABC):
     def _new_optimiser(self) -> Adam:
         agent = self.config.agent
         parameters = self.agent.parameter_groups()["psi"]
-        return Adam(parameters, agent.psi_learning_rate, eps=agent.psi_adam_epsilon, fused=True)
+        return Adam(parameters, agent.psi_learning_rate, eps=agent.psi_adam_epsilon)
 
     def recording(self, num_steps: int) -> Unroll:
         """Some of the recorded steps, for later rewards."""
@@ -187,7 +185,6 @@ class ReplayLearning(ABC):
         return tensors, counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         self.num_updates = counts["num_updates"]
         self.stage, self._stage_began = counts["stage"] - 1, counts["stage_began"]
         self.agent.load_state_dict(within(tensors, "learner.agent."))
@@ -278,7 +275,6 @@ class ReplayLoop(ReplayLearning):
             self.practice.count(unroll)
 
     def reset_unsaveable_envs(self) -> None:
-        """Reset and reseed environments whose state cannot be saved, as a resumed run will."""
         for pool in self.actor_pools:
             pool.reset_unsaveable_envs(self._num_collected)
 
@@ -291,7 +287,6 @@ class ReplayLoop(ReplayLearning):
         return tensors, counts | {"num_collected": self._num_collected}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         super().load_state(tensors, counts)
         self._num_steps = counts["num_steps"]
         self._num_collected = counts.get("num_collected", self._num_steps)

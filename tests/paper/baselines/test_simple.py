@@ -213,6 +213,6 @@ def test_atari_screens_are_stacks_of_frames():
     trainer.close()
 
 
-def test_a_plan_knows_simple():
+def test_a_plan_accepts_simple():
     fields = agents.named("simple-100k").fields
     assert (fields["algorithm"], fields["num_steps"]) == ("simple", 100_000)

@@ -11,7 +11,7 @@ import pytest
 from visr import api
 from visr.cli import main
 from visr.errors import UserError
-from visr.paper.reproduce import agents, jobs, plan
+from visr.paper.reproduce import agents, phases, plan
 from visr.paper.reproduce.ledger import Ledger
 from visr.paper.reproduce.plan import Counts
 from visr.paper.reproduce.runner import instructions
@@ -39,7 +39,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ledger = Ledger(out)
     ledger.add(PLAN)
     for job in PLAN.jobs:
-        jobs.run(json.loads(json.dumps(instructions(job, out))))
+        phases.run(json.loads(json.dumps(instructions(job, out))))
         ledger.change(job, state="done")
     return out
 
@@ -71,9 +71,9 @@ def test_fine_tuning_uses_no_task_of_the_paper_s_phase(done: Path, agent: str, w
 def test_inference_repeats_until_a_reward_is_seen(tmp_path: Path):
     fields = {"preset": "minatar", "num_steps": 2_720, "num_envs": 68, "recorded_steps": 0}
     run = api.pretrain("MinAtar/Freeway-v1", out=tmp_path / "run", **fields)
-    task, spent = jobs.infer(run, share=20, most=70)  # too few steps to cross a road
+    task, spent = phases.infer(run, share=20, most=70)  # too few steps to cross a road
     assert (task.name, spent) == ("skill:0", 60)
-    task, spent = jobs.infer(run, share=20, most=20)
+    task, spent = phases.infer(run, share=20, most=20)
     assert (task.name, spent) == ("skill:0", 20)
 
 
@@ -88,7 +88,7 @@ def test_adapting_again_reuses_finished_fine_tunings(done: Path):
     tuned = RunDir(run.finetuned_run("fine-tuned"))
     checkpoints = [path.stat().st_mtime_ns for path in tuned.checkpoints()]
     run.adapted.unlink()
-    jobs.adapt(run, agents.named("visr").ways, Counts(STEPS, 0, TRIALS, FREE))
+    phases.adapt(run, agents.named("visr").ways, Counts(STEPS, 0, TRIALS, FREE))
     assert read_json(run.adapted) == before
     assert [path.stat().st_mtime_ns for path in tuned.checkpoints()] == checkpoints
 
@@ -102,7 +102,7 @@ def again(done: Path, tmp_path: Path) -> RunDir:
 
 
 def adapt(run: RunDir) -> None:
-    jobs.adapt(run, agents.named("visr").ways, Counts(STEPS, 0, TRIALS, FREE))
+    phases.adapt(run, agents.named("visr").ways, Counts(STEPS, 0, TRIALS, FREE))
 
 
 def test_a_fine_tuning_killed_after_its_first_checkpoint_ends_the_same(done: Path, again: RunDir):

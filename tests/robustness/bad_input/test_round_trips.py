@@ -47,7 +47,7 @@ def test_an_expression_has_the_value_that_python_gives(a: float, b: float, opera
 
 @settings(max_examples=150, deadline=None)
 @given(seed=some.integers(0, 2**31))
-def test_brackets_and_spaces_change_nothing(seed: int):
+def test_brackets_and_spaces_do_not_change_an_expression(seed: int):
     text = noise.expression(random.Random(seed), 3)
     names = {
         "row": np.arange(4),

@@ -37,7 +37,7 @@ def test_every_case_has_one_recorded_sentence():
 
 
 @pytest.mark.parametrize("line", ["frobnicate", "'\udcff'", "evaluate run task.json (w of NaN)"])
-def test_a_shell_sees_the_same(line: str, trained: Path, tmp_path: Path):
+def test_a_shell_prints_the_recorded_sentence(line: str, trained: Path, tmp_path: Path):
     case = next(case for case in CASES if line in (case.line, case.id))
     if case.needs_run:
         shutil.copytree(trained, tmp_path / "run")

@@ -86,7 +86,7 @@ def test_the_flag_without_a_resumed_run_is_refused(
 
 @pytest.mark.parametrize("name", presets.PRESETS)
 @pytest.mark.parametrize("env", ["visr/Grid-v0", "ALE/Pong-v5"])
-def test_no_preset_asks(name: str, env: str):
+def test_no_preset_asks_for_consent(name: str, env: str):
     config = configuration.replace(presets.get(name), env=env)
     estimate = cost.of_training(config, config.training.num_steps)
     cost.require_consent("runs/a", config, estimate, is_accepted=False)

@@ -93,7 +93,6 @@ class GridVectorEnv(gymnasium.vector.VectorEnv[Any, Any, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start a new episode everywhere."""
         super().reset(seed=seed)
         self._positions = self.world.draw_starts(self.num_envs, self.np_random)
         self._first = self._positions.copy() if self._same_starts else None

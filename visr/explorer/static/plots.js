@@ -58,7 +58,8 @@ export function bars(canvas, values, { lines = null, errors = null, names = null
       stroke(pen, ink("ink"), 1, [[middle, y(value - most)], [middle, y(value + most)]]);
     }
     if (lines) stroke(pen, ink("ink"), 2, [[middle - thick / 2 - 2, y(lines[i])], [middle + thick / 2 + 2, y(lines[i])]]);
-    if (names && (slot > 15 || i % Math.ceil(15 / slot) === 0)) label(pen, fits ? names[i] : symbol(names[i]), middle, height - 3, slot);
+    const every = slot > 15 ? 1 : Math.ceil(30 / slot); // of narrow bars only some have room for a name
+    if (names && i % every === 0) label(pen, fits || every > 1 ? names[i] : symbol(names[i]), Math.max(middle, 5), height - 3, slot * every);
   });
 }
 

@@ -14,10 +14,16 @@ from visr.networks.transition_features.laplacian import (
     LaplacianFeatures,
     LaplacianStates,
 )
-from visr.networks.transition_features.learned import InverseDynamics, SelfPredictive
-from visr.networks.transition_features.pooled import PooledConvolutions
-from visr.networks.transition_features.projection import StateProjection, VectorProjection
-from visr.networks.transition_features.unit_features import UnitFeatures
+from visr.networks.transition_features.learned import (
+    InverseDynamics,
+    SelfPredictive,
+    UnitFeatures,
+)
+from visr.networks.transition_features.projections import (
+    PooledConvolutions,
+    StateProjection,
+    VectorProjection,
+)
 from visr.types import EnvSpec
 
 _LEARNED = {

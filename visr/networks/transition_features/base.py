@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from visr.types import Transitions, Unroll
 
+_RIDGE = 1e-3
+_RAREST_END = 0.01
+
 
 class TransitionFeatures(nn.Module, ABC):
     """chi(s, a, s') [N, d]; what it has learnt from recorded steps is in its buffers."""
@@ -43,6 +46,45 @@ class TransitionFeatures(nn.Module, ABC):
     def names(self) -> list[str]:
         """What each feature is, in words; empty where they mean nothing by themselves."""
         return []
+
+
+class WhitenedRows(TransitionFeatures):
+    """1, the end of the episode scaled by how rare it is, and whitened rows."""
+
+    constant, end = 0, 1
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.num_features = num_features
+        self.mean: Tensor
+        self.whiten: Tensor
+        self.end_scale: Tensor
+        self.register_buffer("mean", torch.zeros(num_features - 2))
+        self.register_buffer("whiten", torch.eye(num_features - 2))
+        self.register_buffer("end_scale", torch.ones(()))
+
+    @abstractmethod
+    def rows(self, steps: Transitions) -> Tensor:
+        """What is whitened: [N, d - 2]."""
+
+    def prepare(self, recorded: Unroll) -> None:
+        """What comes before whitening, such as to learn."""
+
+    @torch.no_grad()
+    def fit(self, recorded: Unroll) -> None:
+        """Prepare, whiten, and scale the end."""
+        self.prepare(recorded)
+        steps = of_unroll(recorded)
+        rows = self.rows(steps)
+        self.mean.copy_(rows.mean(dim=0))
+        self.whiten.copy_(whitening(rows - self.mean, ridge=_RIDGE))
+        self.end_scale.copy_(ended(steps).mean().clamp(min=_RAREST_END).rsqrt())
+
+    def forward(self, steps: Transitions) -> Tensor:
+        """[N, d]"""
+        end = (ended(steps) * self.end_scale)[:, None]
+        rows = (self.rows(steps) - self.mean) @ self.whiten
+        return torch.cat([torch.ones_like(end), end, rows], dim=-1)
 
 
 def of_unroll(recorded: Unroll) -> Transitions:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
-from torch.optim import Adam
 
 from visr.networks import replay_trunks
-from visr.networks.plane_trunk import PlaneTrunk, find_agent
-from visr.types import Transitions, Unroll
+from visr.ops.adam import Adam
+from visr.types import Unroll
 
 BATCH = 256
 """Steps in an update of learned features, and in one pass of images."""
@@ -26,15 +25,6 @@ class Encoder(nn.Module):
         super().__init__()
         self.trunk = replay_trunks.trunk(space, "auto")
         self.readout = nn.Linear(self.trunk.size, num_outputs)
-
-    def fit(self, steps: Transitions) -> None:
-        """Take the statistics of recorded observations, and find the agent on planes."""
-        assert steps.observation is not None
-        assert steps.action is not None
-        self.trunk.fit(steps.observation)
-        if isinstance(self.trunk, PlaneTrunk):
-            found = find_agent(steps.observation, steps.action, steps.next_observation)
-            self.trunk.agent_plane.fill_(found)
 
     def forward(self, observation: Tensor) -> Tensor:
         """[N, ...] -> [N, outputs]"""
@@ -57,13 +47,13 @@ def learn(features: nn.Module, loss: Callable[[Generator], Tensor], num_updates:
     """Minimise a loss; the result depends on the weights before and on the recorded steps only."""
     rng = torch.Generator().manual_seed(0)
     features.requires_grad_(True)
-    optimiser = Adam(features.parameters(), _LEARNING_RATE, fused=True)
+    optimiser = Adam(features.parameters(), _LEARNING_RATE)
     with torch.enable_grad():
         for update in range(num_updates):
             optimiser.param_groups[0]["lr"] = _LEARNING_RATE * max(
                 1 - update / num_updates, _LAST_RATE
             )
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.zero_grad()
             loss(rng).backward()
             optimiser.step()
     features.requires_grad_(False)

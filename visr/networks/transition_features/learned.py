@@ -1,7 +1,8 @@
-"""Learned features of a step: what they share, inverse dynamics and self-prediction."""
+"""Features of a step that learn from recorded steps: inverse dynamics, self-prediction, VISR's own phi."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import torch
@@ -9,68 +10,44 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from visr.errors import UserError
-from visr.networks.transition_features.base import (
-    TransitionFeatures,
-    ended,
-    of_unroll,
-    whitening,
+from visr.networks.transition_features.base import TransitionFeatures, WhitenedRows, of_unroll
+from visr.networks.transition_features.encoder import (
+    BATCH,
+    Encoder,
+    draw_steps,
+    learn,
+    orthonormality,
 )
-from visr.networks.transition_features.encoder import Encoder, draw_steps, learn, orthonormality
+from visr.ops import sphere
 from visr.types import EnvSpec, Transitions, Unroll
 
-_RIDGE = 1e-3
-_RAREST_END = 0.01
 _WIDTH = 256
 
 
-class LearnedFeatures(TransitionFeatures):
+class LearnedFeatures(WhitenedRows):
     """1, the end of the episode, and whitened rows of an encoder e that learns in `fit`.
 
     A stage goes on with the weights of the stage before, on all that is recorded by then.
     """
 
-    constant, end = 0, 1
-
     def __init__(self, spec: EnvSpec, num_features: int, num_outputs: int, updates: int) -> None:
-        super().__init__()
         if num_features < 4:
             raise UserError(
                 f"num_features = {num_features} is too small: two of them are 1 and the end of the "
                 "episode; give at least 4."
             )
-        self.num_features, self._num_updates = num_features, updates
+        super().__init__(num_features)
+        self._num_updates = updates
         self.encoder = Encoder(spec.observation_space, num_outputs)
-        self.mean: Tensor
-        self.whiten: Tensor
-        self.end_scale: Tensor
-        self.register_buffer("mean", torch.zeros(num_features - 2))
-        self.register_buffer("whiten", torch.eye(num_features - 2))
-        self.register_buffer("end_scale", torch.ones(()))
 
     @abstractmethod
     def loss(self, recorded: Unroll, rng: Generator) -> Tensor:
         """What the encoder minimises, on a random batch of recorded steps."""
 
-    @abstractmethod
-    def rows(self, steps: Transitions) -> Tensor:
-        """What is whitened: [N, d - 2]."""
-
-    @torch.no_grad()
-    def fit(self, recorded: Unroll) -> None:
-        """Learn, whiten, and scale the end by how rare it is."""
-        steps = of_unroll(recorded)
-        self.encoder.fit(steps)
+    def prepare(self, recorded: Unroll) -> None:
+        """Learn."""
+        self.encoder.trunk.fit(of_unroll(recorded))
         learn(self, lambda rng: self.loss(recorded, rng), self._num_updates)
-        rows = self.rows(steps)
-        self.mean.copy_(rows.mean(dim=0))
-        self.whiten.copy_(whitening(rows - self.mean, ridge=_RIDGE))
-        self.end_scale.copy_(ended(steps).mean().clamp(min=_RAREST_END).rsqrt())
-
-    def forward(self, steps: Transitions) -> Tensor:
-        """[N, d]"""
-        end = (ended(steps) * self.end_scale)[:, None]
-        rows = (self.rows(steps) - self.mean) @ self.whiten
-        return torch.cat([torch.ones_like(end), end, rows], dim=-1)
 
 
 class _StepFeatures(LearnedFeatures):
@@ -132,3 +109,43 @@ class SelfPredictive(_StepFeatures):
         guess = self.model(torch.cat([before, action.to(before.dtype)], dim=1))
         error = (after - guess).square().mean(dim=1).mean()
         return error + orthonormality(before) / self._num_outputs
+
+
+class UnitFeatures(TransitionFeatures):
+    """sqrt(d) phi(s'), with phi(s') of unit length and log q(w | s') = phi(s') . w + const.
+
+    phi minimises -phi(s') . w over recorded steps, w being the task that each unroll pursued. An unroll of
+    random actions pursued none: its w is drawn from the sphere, as for a policy that ignores its task.
+    """
+
+    of_states = True
+
+    def __init__(self, spec: EnvSpec, num_features: int, updates: int) -> None:
+        super().__init__()
+        self.num_features, self._num_updates = num_features, updates
+        self.encoder = Encoder(spec.observation_space, num_features)
+
+    @torch.no_grad()
+    def fit(self, recorded: Unroll) -> None:
+        """Learn phi."""
+        self.encoder.trunk.fit(of_unroll(recorded))
+        rng = torch.Generator().manual_seed(1)
+        drawn = sphere.uniform(recorded.num_unrolls, d=self.num_features, generator=rng)
+        length = recorded.w.norm(dim=1, keepdim=True)
+        w = torch.where(length > 0, recorded.w / length.clamp(min=1e-9), drawn)
+
+        def loss(rng: Generator) -> Tensor:
+            time, unroll = draw_steps(recorded, rng, BATCH)
+            phi = self.phi(recorded.observation[time + 1, unroll])
+            return -(phi * w[unroll]).sum(dim=1).mean()
+
+        learn(self, loss, self._num_updates)
+
+    def forward(self, steps: Transitions) -> Tensor:
+        """[N, d]; sqrt(d) makes a feature as large as those of other kinds."""
+        parts = [self.phi(part) for part in steps.next_observation.split(8 * BATCH)]
+        return torch.cat(parts) * math.sqrt(self.num_features)
+
+    def phi(self, observation: Tensor) -> Tensor:
+        """[N, ...] -> [N, d], of unit length"""
+        return sphere.normalise(self.encoder(observation))

@@ -48,6 +48,13 @@ class BaselineEnv(gymnasium.Env):
         clipped = float(np.clip(reward[0], -1, 1))
         return self._observation[0].copy(), clipped, is_terminal, bool(truncated[0]), {}
 
+    def online_row(self) -> dict[str, dict[str, float]]:
+        """Raw returns of the episodes that ended since the last call, as a trainer's extra rows."""
+        if not self._returns:
+            return {}
+        count, total = len(self._returns), sum(self._returns)
+        self._returns.clear()
+        return {"online": {"num_episodes": float(count), "mean_return": total / count}}
+
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()

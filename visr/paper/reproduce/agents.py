@@ -48,7 +48,7 @@ FORMS = (
 """D is a number of features, K a number of skills, STEPS a number of steps such as 100k or 10m."""
 
 Way = Literal["fine-tuned", "from scratch", "relabelled", "without free steps"]
-"""How the plan `beyond` uses the rewarded steps, apart from the paper's way; see jobs.py."""
+"""How the plan `beyond` uses the rewarded steps, apart from the paper's way; see phases.py."""
 INFERENCE_SHARE = 0.2
 """Share of the rewarded steps that infers the task before fine-tuning uses the rest."""
 RELABELLING: dict[str, Any] = {

@@ -124,7 +124,7 @@ def run_on_ray(
     node and resumes from its checkpoint.
     """
     from visr.cluster import session
-    from visr.paper.reproduce import jobs
+    from visr.paper.reproduce import phases
 
     out = Path(ledger.directory).resolve()
     with session.joined(where, session.Needs(num_cpus=num_jobs)):
@@ -134,7 +134,9 @@ def run_on_ray(
                 ledger.start(job)
             started, left = time.monotonic(), {str(out / job.run): job for job in ready}
             try:
-                for outcome in session.run_all([instructions(job, out) for job in ready], jobs.run):
+                for outcome in session.run_all(
+                    [instructions(job, out) for job in ready], phases.run
+                ):
                     state = "failed" if outcome.error else "done"
                     seconds = time.monotonic() - started  # includes waiting for a free CPU
                     job = left.pop(outcome.job["run"])
@@ -145,7 +147,7 @@ def run_on_ray(
 
 
 def instructions(job: Job, out: Path) -> dict[str, Any]:
-    """The JSON-able arguments of `jobs.run`."""
+    """The JSON-able arguments of `phases.run`."""
     return {
         "phase": job.phase,
         "run": str(out / job.run),
@@ -159,7 +161,7 @@ def instructions(job: Job, out: Path) -> dict[str, Any]:
 def _start_process(arguments: dict[str, Any], stderr: int, lock: int) -> subprocess.Popen[bytes]:
     """A process that runs one job; it exits when its input is closed."""
     process = subprocess.Popen(
-        child_processes.command("visr.paper.reproduce.jobs"),
+        child_processes.command("visr.paper.reproduce.phases"),
         stdin=subprocess.PIPE,
         env=child_processes.environment(),
         stdout=subprocess.DEVNULL,

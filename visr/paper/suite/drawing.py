@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
+from visr.paper.suite.cells import csv_cells
 from visr.paper.suite.statistics import Curve
 from visr.report import style
-from visr.report.cells import csv_cells
 from visr.report.figures import Picture
 
 _FAMILIES = {

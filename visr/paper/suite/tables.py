@@ -13,11 +13,11 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from visr.paper.suite import published, statistics
+from visr.paper.suite.cells import csv_cells, markdown
 from visr.paper.suite.entries import BOTTOM, MIDDLE, TOP, Entry, Suite, name_of
 from visr.paper.suite.published import PaperRow
 from visr.paper.suite.read import short_count
 from visr.paper.suite.statistics import Aggregate, Interval
-from visr.report import cells as report_cells
 
 DASH = "–"
 _LATEX = {
@@ -98,7 +98,7 @@ class Table:
         cells = [["" if c == DASH else c for c in row.cells] for row in self.rows]
         return {
             f"{self.name}.md": _TEMPLATES.get_template("table.md").render(table=self),
-            f"{self.name}.csv": report_cells.csv_cells([self.flat_columns, *cells]),
+            f"{self.name}.csv": csv_cells([self.flat_columns, *cells]),
             f"{self.name}.tex": _TEMPLATES.get_template("table.tex").render(table=self),
         }
 
@@ -137,7 +137,7 @@ _TEMPLATES = Environment(
     variable_start_string="<<",
     variable_end_string=">>",
 )
-_TEMPLATES.filters |= {"markdown": report_cells.markdown, "tex": _tex}
+_TEMPLATES.filters |= {"markdown": markdown, "tex": _tex}
 _TEMPLATES.globals["zip"] = zip
 
 

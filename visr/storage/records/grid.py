@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from visr.config import Bound, RunConfig
 from visr.storage import schema
-from visr.storage.files import read_checked_arrays, read_json, reading, write_tensors
+from visr.storage.files import read_arrays, read_json, reading, write_arrays
 from visr.storage.summaries import Summary
 
 NUM_ACTIONS = 4
@@ -83,19 +82,14 @@ class GridSnapshot:
 
     def save(self, path: Path) -> None:
         """Write portrait.safetensors."""
-        arrays = {name: np.ascontiguousarray(array) for name, array in vars(self).items()}
-        write_tensors(path, safetensors.numpy.save(arrays))
+        write_arrays(path, self)
 
     @classmethod
     def load(cls, path: Path, config: RunConfig) -> GridSnapshot:
         """Read portrait.safetensors of a run with that configuration."""
         remedy = "move it away and report again to do without its pictures"
         with reading(path), schema.refusing(f"{path} is damaged", remedy):
-            try:
-                arrays, _ = read_checked_arrays(path)
-            except safetensors.SafetensorError as error:
-                raise ValueError(str(error)) from None
-            return cls(**_checked(arrays, config))
+            return cls(**_checked(read_arrays(path), config))
 
 
 def _checked(arrays: dict[str, NDArray], config: RunConfig) -> dict[str, NDArray]:

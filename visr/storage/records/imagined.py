@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 from numpy.typing import NDArray
 
 from visr.storage import schema
-from visr.storage.files import read_checked_arrays, reading, write_tensors
+from visr.storage.files import read_arrays, reading, write_arrays
 
 _MOST = 10_000
 """The longest side of an array."""
@@ -51,19 +49,14 @@ class Imagined:
 
     def save(self, path: Path) -> None:
         """Write imagined.safetensors."""
-        arrays = {name: np.ascontiguousarray(array) for name, array in vars(self).items()}
-        write_tensors(path, safetensors.numpy.save(arrays))
+        write_arrays(path, self)
 
     @classmethod
     def load(cls, path: Path) -> Imagined:
         """Read imagined.safetensors; damage is a UserError."""
         remedy = "move it away and report again to do without its pictures"
         with reading(path), schema.refusing(f"{path} is damaged", remedy):
-            try:
-                arrays, _ = read_checked_arrays(path)
-            except safetensors.SafetensorError as error:
-                raise ValueError(str(error)) from None
-            return cls(**_checked(arrays))
+            return cls(**_checked(read_arrays(path)))
 
 
 def _checked(arrays: dict[str, NDArray]) -> dict[str, NDArray]:

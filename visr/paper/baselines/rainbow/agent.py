@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from visr import envs
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.ops import derived_seed
+from visr.ops.adam import Adam
 from visr.paper.baselines.env import BaselineEnv
 from visr.paper.baselines.rainbow import RainbowConfig, rainbow_config
 from visr.paper.baselines.rainbow.network import DuelingDistribution, new_network
@@ -62,7 +62,6 @@ class Rainbow:
 
     @property
     def total_steps(self) -> int:
-        """Steps of the whole run."""
         return self.config.training.num_steps
 
     @property
@@ -115,12 +114,7 @@ class Rainbow:
         return metrics
 
     def extra_rows(self) -> dict[str, dict[str, float]]:
-        """Raw returns of the episodes that ended since the last call."""
-        if not self.returns:
-            return {}
-        count, total = len(self.returns), sum(self.returns)
-        self.returns.clear()
-        return {"online": {"num_episodes": float(count), "mean_return": total / count}}
+        return self._env.online_row()
 
     def reset_unsaveable_envs(self) -> None:
         """Start a new episode, as a resumed run will; not needed at the first and at the last step."""
@@ -129,7 +123,6 @@ class Rainbow:
             self._reset()
 
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -141,7 +134,6 @@ class Rainbow:
         return tensors, {"num_steps": self.num_steps, "num_updates": self.learner.num_updates}
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         self.num_steps = counts["num_steps"]
         self.learner.load_state(within(tensors, "learner."), counts["num_updates"])
         self.memory.load_state(within(tensors, "memory."))
@@ -157,7 +149,7 @@ class RainbowLearner:
         self.network, self._config = network, config
         self._target = copy.deepcopy(network).requires_grad_(False)
         self._optimiser = Adam(
-            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon, fused=True
+            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon
         )
         self._device = network.atoms.device
         self.num_updates = 0
@@ -197,7 +189,6 @@ class RainbowLearner:
         return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
-        """The inverse of `state`."""
         self.num_updates = num_updates
         self.network.load_state_dict(within(tensors, "network."))
         self._target.load_state_dict(within(tensors, "target."))

@@ -81,12 +81,10 @@ class PrioritisedReplay:
 
     @property
     def max_steps(self) -> int:
-        """Steps that it holds when it is full."""
         return self._buffer.max_steps
 
     @property
     def num_missing(self) -> int:
-        """Entries that the loaded state counts and `restore` has not brought back."""
         return self._buffer.num_missing
 
     def add(self, observation: NDArray, action: int, reward: float, terminated: bool) -> None:

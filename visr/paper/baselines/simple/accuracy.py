@@ -26,19 +26,19 @@ def one_step(model: WorldModel, steps: RealSteps, rng: torch.Generator) -> dict[
     if not len(entries):
         return {}
     batch = steps.sequences(draw(entries, _ONE_STEP_SAMPLES, rng), 1)
-    said = model.predict(batch.history, batch.action[:, 0], rng)
+    step = model.predict(batch.history, batch.action[:, 0], rng)
     real, before = batch.next_frame[:, 0], batch.history[:, -1]
-    is_right, has_changed = said.frame == real, real != before
-    is_object = (real != 0) | (said.frame != 0)
+    is_right, has_changed = step.frame == real, real != before
+    is_object = (real != 0) | (step.frame != 0)
     reward = batch.reward[:, 0].sign()
     return {
         "plane_accuracy": _share(is_right),
         "object_accuracy": _share(is_right[is_object]),
         "changed_accuracy": _share(is_right[has_changed]),
         "copy_accuracy": _share(~has_changed),
-        "reward_error": float((said.reward - reward).abs().mean()),
-        "reward_found": float(said.reward[reward > 0].mean()) if (reward > 0).any() else 1.0,
-        "end_error": _share(said.terminated != batch.terminated[:, 0]),
+        "reward_error": float((step.reward - reward).abs().mean()),
+        "reward_found": float(step.reward[reward > 0].mean()) if (reward > 0).any() else 1.0,
+        "end_error": _share(step.terminated != batch.terminated[:, 0]),
     }
 
 
@@ -57,11 +57,11 @@ def rollouts(model: WorldModel, steps: RealSteps, length: int, rng: torch.Genera
     history, start = batch.history, batch.history[:, -1]
     frames, errors, goes_on = [start], [], torch.ones(len(start))
     for t in range(length):
-        said = model.predict(history, batch.action[:, t], rng)
-        history = torch.cat([history[:, 1:], said.frame.unsqueeze(1)], dim=1)
-        frames.append(said.frame)
-        errors.append((said.reward * goes_on - batch.reward[:, t].sign()).abs())
-        goes_on = goes_on * ~said.terminated
+        step = model.predict(history, batch.action[:, t], rng)
+        history = torch.cat([history[:, 1:], step.frame.unsqueeze(1)], dim=1)
+        frames.append(step.frame)
+        errors.append((step.reward * goes_on - batch.reward[:, t].sign()).abs())
+        goes_on = goes_on * ~step.terminated
     real = torch.cat([start.unsqueeze(1), batch.next_frame], dim=1)
     predicted, valid = torch.stack(frames, dim=1), batch.is_valid
     has_planes = bool(real.max() <= 1)

@@ -169,15 +169,15 @@ class Simple:
         entries = self.steps.candidates(held_out=False)
         done = 0
         while done < count:
-            said = []
+            losses = []
             for _ in range(min(_UPDATES_PER_ROUND, count - done)):
                 # Kaiser et al.: the share grows to 1 around the middle of the first iteration.
                 share = 1.0 if self.num_iterations else min(1.0, 2 * done / count)
                 drawn = draw(entries, simple.num_sequences, rng)
                 batch = self.steps.sequences(drawn, simple.sequence_length, held_out=False)
-                said.append(self.model.update(batch, share, rng))
+                losses.append(self.model.update(batch, share, rng))
                 done += 1
-            yield {name: sum(s[name] for s in said) / len(said) for name in said[0]}
+            yield {name: sum(s[name] for s in losses) / len(losses) for name in losses[0]}
 
     def _train_policy(self) -> Generator[dict[str, float]]:
         """Rollouts in the model, each with PPO's updates and its metrics."""
@@ -193,17 +193,12 @@ class Simple:
 
     def extra_rows(self) -> dict[str, dict[str, float]]:
         """Raw returns of the real episodes that ended since the last call."""
-        if not self.returns:
-            return {}
-        count, total = len(self.returns), sum(self.returns)
-        self.returns.clear()
-        return {"online": {"num_episodes": float(count), "mean_return": total / count}}
+        return self._env.online_row()
 
     def reset_unsaveable_envs(self) -> None:
         """Nothing to do: every iteration starts new episodes."""
 
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
@@ -222,7 +217,6 @@ class Simple:
         return tensors, counts
 
     def load_state(self, tensors: dict[str, Tensor], counts: dict[str, int]) -> None:
-        """The inverse of `state`."""
         self.num_steps, self.num_iterations = counts["num_steps"], counts["num_iterations"]
         self.model.load_state(within(tensors, "learner.model."), counts["model_updates"])
         self.policy.load_state(

@@ -71,12 +71,12 @@ class SimulatedEnv(gymnasium.vector.VectorEnv[np.ndarray, np.ndarray, np.ndarray
             raise gymnasium.error.ResetNeeded("call reset() before anything else")
         chosen = torch.as_tensor(np.asarray(actions)).long()
         begins = self._ended.copy()
-        said = self._model.predict(self._history, chosen, self._rng)
-        self._history = torch.cat([self._history[:, 1:], said.frame.unsqueeze(1)], dim=1)
+        predicted = self._model.predict(self._history, chosen, self._rng)
+        self._history = torch.cat([self._history[:, 1:], predicted.frame.unsqueeze(1)], dim=1)
         self._age += 1
-        terminated = said.terminated.numpy().copy()
+        terminated = predicted.terminated.numpy().copy()
         truncated = (self._age >= self._rollout_length) & ~terminated
-        reward = said.reward.numpy().astype(np.float32)
+        reward = predicted.reward.numpy().astype(np.float32)
         if begins.any():
             self._begin(begins)
             reward[begins] = 0.0

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import Adam
 
+from visr.ops.adam import Adam
 from visr.paper.baselines.simple.network import REWARDS, Outputs, WorldNetwork
 from visr.paper.baselines.simple.real_steps import Sequences
 from visr.training.learner import load_moments, moments, within
@@ -44,10 +44,10 @@ class LearnedModel:
     @torch.inference_mode()
     def predict(self, history: Tensor, action: Tensor, rng: torch.Generator) -> Prediction:
         """The end of the episode is drawn with its probability."""
-        said = self._network(history, action, rng)
-        frame = self._network.distribution.mode(said.logits)
-        reward = said.reward.softmax(dim=-1) @ torch.tensor(REWARDS)
-        ends = torch.rand(len(action), generator=rng) < said.end.sigmoid()
+        predicted = self._network(history, action, rng)
+        frame = self._network.distribution.mode(predicted.logits)
+        reward = predicted.reward.softmax(dim=-1) @ torch.tensor(REWARDS)
+        ends = torch.rand(len(action), generator=rng) < predicted.end.sigmoid()
         return Prediction(frame, reward, ends)
 
 
@@ -56,7 +56,7 @@ class ModelLearner:
 
     def __init__(self, network: WorldNetwork, learning_rate: float) -> None:
         self.network = network
-        self._optimiser = Adam(network.parameters(), lr=learning_rate, fused=True)
+        self._optimiser = Adam(network.parameters(), lr=learning_rate)
         self.num_updates = 0
 
     def update(
@@ -67,11 +67,11 @@ class ModelLearner:
         count = batch.is_valid.sum().clamp(min=1)
         for t in range(batch.action.shape[1]):
             next_frame = batch.next_frame[:, t]
-            said = self.network(history, batch.action[:, t], rng, next_frame)
-            losses = _losses(self.network, said, batch, t)
+            predicted = self.network(history, batch.action[:, t], rng, next_frame)
+            losses = _losses(self.network, predicted, batch, t)
             sums = sums + (losses * batch.is_valid[:, t]).sum(dim=1)
             own = torch.rand(len(next_frame), generator=rng) < share_predicted
-            mode = self.network.distribution.mode(said.logits.detach())
+            mode = self.network.distribution.mode(predicted.logits.detach())
             frame = torch.where(own.view(-1, 1, 1, 1), mode, next_frame)
             history = torch.cat([history[:, 1:], frame.unsqueeze(1)], dim=1)
         means = sums / count
@@ -89,17 +89,16 @@ class ModelLearner:
         return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
-        """The inverse of `state`."""
         self.network.load_state_dict(within(tensors, "network."))
         load_moments(self._optimiser, within(tensors, "adam."))
         self.num_updates = num_updates
 
 
-def _losses(network: WorldNetwork, said: Outputs, batch: Sequences, t: int) -> Tensor:
+def _losses(network: WorldNetwork, predicted: Outputs, batch: Sequences, t: int) -> Tensor:
     """Losses of frame, reward and end, and the KL, in nats: [4, N]"""
-    frame = network.distribution.loss(said.logits, batch.next_frame[:, t])
+    frame = network.distribution.loss(predicted.logits, batch.next_frame[:, t])
     classes = batch.reward[:, t].sign().long() + 1
-    reward = functional.cross_entropy(said.reward, classes, reduction="none")
+    reward = functional.cross_entropy(predicted.reward, classes, reduction="none")
     ended = batch.terminated[:, t].float()
-    end = functional.binary_cross_entropy_with_logits(said.end, ended, reduction="none")
-    return torch.stack([frame, reward, end, said.kl])
+    end = functional.binary_cross_entropy_with_logits(predicted.end, ended, reduction="none")
+    return torch.stack([frame, reward, end, predicted.kl])

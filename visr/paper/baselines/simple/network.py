@@ -22,7 +22,7 @@ REWARDS = (-1.0, 0.0, 1.0)
 
 
 class Outputs(NamedTuple):
-    """What the network says about one step."""
+    """What the network predicts for one step."""
 
     logits: Tensor
     """[N, outputs, H, W]: of the next frame"""

@@ -64,7 +64,6 @@ class StableVecEnv(VecEnv):
         return observation, reward, done, infos
 
     def close(self) -> None:
-        """Close the environment."""
         self._env.close()
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
@@ -126,11 +125,11 @@ class PolicyLearner:
         self.num_steps += self._steps
         size = self.ppo.batch_size
         self.num_updates += self.ppo.n_epochs * ((self._steps + size - 1) // size)
-        said = self.ppo.logger.name_to_value
+        logged = self.ppo.logger.name_to_value
         return {
             "simulated_reward": self._env.reward_sum / self._steps,
-            "value_loss": float(said["train/value_loss"]),
-            "entropy": -float(said["train/entropy_loss"]),
+            "value_loss": float(logged["train/value_loss"]),
+            "entropy": -float(logged["train/entropy_loss"]),
         }
 
     @torch.inference_mode()
@@ -147,7 +146,6 @@ class PolicyLearner:
         return tensors | {f"adam.{k}": v for k, v in moments(self._adam).items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int, num_updates: int) -> None:
-        """The inverse of `state`."""
         self.ppo.policy.load_state_dict(within(tensors, "network."))
         load_moments(self._adam, within(tensors, "adam."))
         self.num_steps, self.num_updates = num_steps, num_updates

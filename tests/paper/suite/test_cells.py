@@ -7,8 +7,8 @@ import io
 
 import pytest
 
+from visr.paper.suite import cells
 from visr.paper.suite.tables import Table, TableRow
-from visr.report import cells
 
 FORMULAS = [
     "=1+1", "=HYPERLINK(A1)", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1",

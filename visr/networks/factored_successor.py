@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from visr.networks.successor import FoldedReadout, SuccessorFeatures
 from visr.ops import sphere
+from visr.types import Transitions
 
 
 class Trunk(nn.Module):
@@ -17,8 +18,8 @@ class Trunk(nn.Module):
 
     size: int
 
-    def fit(self, observation: Tensor) -> None:
-        """Set what depends on the recorded observations, such as their mean."""
+    def fit(self, steps: Transitions) -> None:
+        """Set what depends on recorded steps, such as the mean of observations."""
 
     def read_task(self, w: Tensor) -> Tensor:
         """The task as psi reads it, up to its length: [..., d] -> [..., d]."""

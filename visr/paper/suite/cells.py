@@ -1,4 +1,4 @@
-"""Text of strangers in tables: no cell of a spreadsheet is a formula, and Markdown is shown as it is."""
+"""Untrusted text in tables: no cell of a spreadsheet is a formula, and Markdown is shown as it is."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ def csv_cells(rows: Iterable[Sequence[object]]) -> str:
 def _quoted(cell: object) -> object:
     if not isinstance(cell, str):
         return cell
-    cell = re.sub(
-        r"[\r\n]", " ", cell
-    )  # csv leaves a lone \r unquoted, and readers begin a row there
+    # readers begin a row at a lone \r, which csv leaves unquoted
+    cell = re.sub(r"[\r\n]", " ", cell)
     is_formula = cell.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(cell)
     return f"'{cell}" if is_formula else cell
 

@@ -1,12 +1,15 @@
-"""The time from a reward to a task, from an observation to an action, from a stroke to a picture."""
+"""How long an answer takes: a task, an action, a refinement, a picture of the explorer, a start."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +18,16 @@ import torch
 from torch.nn import functional
 
 import visr
+from visr import child_processes
 from visr.bench.meter import Job, compared, rate, take_turns
 from visr.explorer import painting
 from visr.explorer.messages import RequestFields, encoded
-from visr.explorer.refining import BackgroundRefinement
+from visr.explorer.state import BackgroundRefinement
 from visr.explorer.task_requests import RequestedTask, TaskRequests
 from visr.finetuning.offline_q import BATCH
 from visr.inference.regression import estimate
 from visr.inference.steps import RewardedSteps
-from visr.networks.residual import ResidualValues
+from visr.networks.residual_values import ResidualValues
 from visr.run import Run
 
 STEPS = 100_000
@@ -223,3 +227,38 @@ def _while_refining(
         * float(np.quantile(answers, 0.95)),
         "wall_milliseconds_to_cancel_95th_percentile": 1000 * float(np.quantile(stops, 0.95)),
     }
+
+
+# ---- start-up
+
+_COMMANDS = {
+    "help": ["-m", "visr", "--help"],
+    "import": ["-c", "import visr"],
+    "training": ["-m", "visr", "pretrain", "--preset", "smoke", "--num-steps", "1"],
+    "python": ["-c", "pass"],
+    "libraries": ["-c", "import torch, gymnasium"],
+}
+_LIMITS = {"help": "python", "import": "python", "training": "libraries"}
+"""What no command can be faster than."""
+
+
+def start(seconds: float) -> dict[str, Any]:
+    """Whole processes against Python alone; `training` is a whole run of one round, against its libraries."""
+    with tempfile.TemporaryDirectory() as directory:
+        jobs = {name: partial(_process, name, Path(directory)) for name in _COMMANDS}
+        turns = take_turns(jobs, seconds)
+    found = {}
+    for name, limit in _LIMITS.items():
+        numbers = compared(turns[name], turns[limit], "cpu", "starts")
+        found[name] = {"seconds": 1 / rate(turns[name], "cpu"), **numbers}
+    return found
+
+
+def _process(name: str, directory: Path) -> int:
+    out = []
+    if name == "training":
+        out = ["--out", str(directory / str(len(list(directory.iterdir()))))]
+    command = [sys.executable, *_COMMANDS[name], *out]
+    environment = child_processes.environment()
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    return 1

@@ -1,4 +1,4 @@
-"""The three phases of a run: train, evaluate and adapt. `python -m visr.paper.reproduce.jobs` runs one.
+"""The three phases of a run: train, evaluate and adapt. `python -m visr.paper.reproduce.phases` runs one.
 
 The first line of its input is the job as JSON. The process exits when its input is closed, so jobs end
 when their runner is killed.

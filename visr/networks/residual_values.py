@@ -7,9 +7,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from visr.networks import replay_trunks
-from visr.networks.plane_trunk import PlaneTrunk, find_agent
 from visr.networks.successor import FoldedReadout, SuccessorFeatures
-from visr.types import EnvSpec
+from visr.types import EnvSpec, Transitions
 
 SCALE = 4.0
 """Size of the outputs: values are larger than what a new layer gives."""
@@ -33,12 +32,10 @@ class ResidualValues(nn.Module):
         self.register_buffer("scale", torch.tensor(SCALE))
 
     @torch.no_grad()
-    def fit(self, before: Tensor, action: Tensor, after: Tensor) -> None:
+    def fit(self, steps: Transitions) -> None:
         """Take statistics of recorded steps: the scale of vectors, the plane of the agent."""
         if self.trunk is not None:
-            self.trunk.fit(before)
-        if isinstance(self.trunk, PlaneTrunk):
-            self.trunk.agent_plane.fill_(find_agent(before, action, after))
+            self.trunk.fit(steps)
 
     def forward(self, observation: Tensor) -> Tensor:
         """[N, ...] -> [N, heads, actions]"""
