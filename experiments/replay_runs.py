@@ -15,7 +15,8 @@ import visr
 from visr import pretraining
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps
-from visr.inference import collect, regression
+from visr.inference import collect
+from visr.inference.compare_methods import compare_methods
 
 
 @contextmanager
@@ -42,7 +43,7 @@ def infer_env(
         seed=seed + 1,
         on_step=on_step,
     )
-    compared = regression.estimate(steps.clipped())
+    compared = compare_methods(steps.clipped())
     fits = [name for name in compared.estimates if "search" not in name]
     best = max(fits, key=lambda name: compared.validations[name].r_squared)
     return run.task_of(compared, best, "env")
