@@ -501,13 +501,20 @@ SPEED_WORDS = """\
 Every benchmark runs ours and its limit in turns, at least eight of each after a warm-up; every second turn has the opposite order.
 The ratio is ours over the limit, the median over turns, with its quartiles in brackets. Times are CPU seconds of the busiest thread or
 process, which is about what a run takes on idle cores; other programs change them little. *Noise* is the limit over itself in
-neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores."""
+neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores.
+
+What a limit leaves out: the grid's is matrix products alone, without biases, ReLUs, sampling of tasks, targets and Adam, which all cost
+time next to matrices this small; the replay learner's leaves out Adam, the target network's step, sampling and relabelling; MinAtar's leaves
+out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
+MinAtar's second process only acts and waits for the first, which only learns. `bench start`'s `training` is a whole run of one round, with its
+evaluation, report and checkpoint."""
 
 SPEED_LIMITS = {
     "grid": ("grid loop, two processes", "its matrix products on as many cores, and the bare grid"),
     "minatar": ("MinAtar loop, one process", "its networks' passes, and the bare game"),
-    "minatar-2": ("MinAtar loop, two processes", "the same on two cores"),
-    "atari": ("Atari loop", "the bare passes of its image torsos"),
+    "minatar-2": ("MinAtar loop, two processes", "half of the same"),
+    "atari-small": ("Atari loop, `atari-small`, one core", "the bare passes of its image torsos"),
+    "atari": ("Atari loop, the paper's network, one core", "the bare passes of its image torsos"),
     "replay-grid": ("replay updates, grid", "losses and gradients of one batch"),
     "replay-vectors": ("replay updates, CartPole", "losses and gradients of one batch"),
     "replay-minatar": ("replay updates, MinAtar", "losses and gradients of one batch"),
@@ -556,6 +563,9 @@ def speed_page() -> str:
         "```sh\ngit worktree add --detach OLD 715ec78\npython experiments/compare_versions.py OLD . --preset grid\n```",
         table(["preset", "CPU time [quartiles]", "elapsed time"], versions),
         *_growth(),
+        *_memory(),
+        *_side_by_side(),
+        TRIED_ON_CPU,
     ])  # fmt: skip
 
 
@@ -580,6 +590,50 @@ def _growth() -> list[str]:
     words = "The least CPU time of three calls, one thread. Power: the time grew as the size to this power; 1 is linear."
     command = "```sh\npython experiments/growth.py results/speed/growth.csv\n```"
     return ["## Growth", words, command, table(columns, cells)] if cells else []
+
+
+def _memory() -> list[str]:
+    """Peak memory of a short run of each preset."""
+    rows = [
+        [f"`{row['preset']}`", row["env"], f"{int(row['num_steps']):,}", row["peak_mb"]]
+        for row in read_if_there("speed/memory.csv")
+    ]
+    words = (
+        "The largest resident memory of the process that learns, in a short run with at least one update. Replay learners\n"
+        "also keep their steps: 60 bytes and one per event for each step of Breakout."
+    )
+    command = "```sh\npython experiments/preset_memory.py results/speed/memory.csv\n```"
+    columns = ["preset", "environment", "steps", "MB"]
+    return ["## Memory of every preset", words, command, table(columns, rows)] if rows else []
+
+
+def _side_by_side() -> list[str]:
+    """Steps per CPU second of other programs, beside ours."""
+    cells = [
+        [name, *(f"{int(row['steps_per_cpu_second']):,}" for row in rows)]
+        for (name,), rows in by(read_if_there("speed/side_by_side.csv"), "program").items()
+    ]
+    words = (
+        "Environment steps per CPU second of whole programs on one core, each with its own default network and numbers of\n"
+        "environments and updates; two runs with different numbers of steps, whose difference leaves out imports and compilation."
+    )
+    command = (
+        "```sh\npython experiments/side_by_side.py results/speed/side_by_side.csv \\\n"
+        '    "JAX_VISR, MinAtar Breakout=PYTHON JAX_VISR/VISR.py --num_steps {n/640}" \\\n'
+        '    "CleanRL\'s dqn.py, CartPole=PYTHON cleanrl/dqn.py --total-timesteps {n}"\n```'
+    )
+    table_rows = table(
+        ["program", "run 1", "run 2"], [[*row, *[DASH] * (3 - len(row))] for row in cells]
+    )
+    return ["## Beside other programs", words, command, table_rows] if cells else []
+
+
+TRIED_ON_CPU = """\
+## Tried on CPU, without a gain
+
+- MinAtar's 64 environments in eight groups: 55 µs of CPU time a step for acting, 19 µs in one group, because networks this small cost the same for 8 and for
+  64 observations. Processes therefore share groups out, and the preset has one.
+- Counting events by shifts of flat, padded planes: a shift is five times faster, the padding costs what that saves."""
 
 
 def _runs_of(name: str) -> list[Path]:

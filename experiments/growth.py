@@ -15,12 +15,14 @@ from pathlib import Path
 
 import torch
 
-from visr import agents, envs
 from visr import config as configuration
+from visr import envs
 from visr.agents.base import Agent
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.bench.latency import steps_of
 from visr.config import presets
 from visr.inference.regression import estimate
+from visr.training import devices
 from visr.training.actor import Actor
 from visr.training.loop import new_agent
 from visr.types import TaskBatch
@@ -32,7 +34,7 @@ def cases() -> Iterator[tuple[str, int, Case]]:
     """(what grows, its size, what is measured); the data is made when the case is asked for."""
     for d in (5, 16, 64, 128, 256):
         yield "inference: d (20,000 steps)", d, partial(estimate, steps_of(d, 20_000))
-    for count in (10_000, 100_000, 1_000_000):
+    for count in (10_000, 100_000, 1_000_000, 10_000_000):
         yield "inference: steps (d = 16)", count, partial(estimate, steps_of(16, count))
     for num_envs in (1, 8, 64, 512):
         config = configuration.replace(presets.get("grid"), num_envs=num_envs)
@@ -64,10 +66,10 @@ def cases() -> Iterator[tuple[str, int, Case]]:
         )
 
 
-def replay_agent() -> Agent:
+def replay_agent() -> ReplaySuccessorFeatures:
     """The replay learner of the grid, with all tasks of an update learnt whole."""
     config = configuration.replace(presets.get("replay-grid"), whole_psi_tasks=256)
-    return agents.new(config.agent, envs.spec(config), config.replay)
+    return ReplaySuccessorFeatures(config.agent, envs.spec(config), config.replay)
 
 
 @torch.inference_mode()
@@ -81,6 +83,7 @@ def act(agent: Agent, w: torch.Tensor, policies: torch.Tensor) -> None:
 def main() -> None:
     """Measure every case: the least CPU time of three calls, and the memory that numpy allocates."""
     torch.set_num_threads(1)
+    devices.keep_freed_memory()
     with Path(sys.argv[1]).open("w", newline="") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["what", "size", "cpu_seconds", "numpy_mb"])

@@ -14,8 +14,7 @@ from typing import Any
 
 from visr import arguments
 from visr.agents.base import BehaviourModel
-from visr.config import RunConfig, flags, presets
-from visr.config.fields import REPLAY_LEARNERS, SECTIONS
+from visr.config import REPLAY_LEARNERS, RunConfig, all_flags, presets
 from visr.errors import UserError, needing, one_line, short_repr
 from visr.run import Run
 from visr.storage import packed_models
@@ -87,10 +86,8 @@ def _scores(run: Run) -> Scores:
 
 def pretrain_command(config: RunConfig, preset: str = "paper") -> str:
     """The command that trains such a run: a preset and the settings that differ from it."""
-    base, words = presets.get(preset), ["visr", "pretrain", config.env, "--preset", preset]
-    for section in SECTIONS:
-        words += flags(getattr(config, section), getattr(base, section))
-    return shlex.join(words)
+    settings = all_flags(config, presets.get(preset))
+    return shlex.join(["visr", "pretrain", config.env, "--preset", preset, *settings])
 
 
 def readme(model: PackedModel) -> str:

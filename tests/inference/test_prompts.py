@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,19 @@ def test_blocks_of_episodes_add_up_to_the_sums_of_all_steps():
     blocks = steps.blocks()
     assert len(blocks) == 7
     np.testing.assert_allclose(sum(b.moments for b in blocks), steps.sums().moments)
+
+
+def test_blocks_of_many_steps_take_hardly_more_memory():
+    def peak(num_steps: int) -> int:
+        features = np.ones((num_steps, 3), np.float32)
+        steps = RewardedSteps(features, np.ones(num_steps), np.arange(num_steps)[::-1] // 100)
+        tracemalloc.start()
+        assert len(steps.blocks()) == 200
+        found = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return found
+
+    assert peak(400_000) - peak(100_000) < 3 * 300_000  # an argsort takes 16 bytes a step
 
 
 def test_features_of_many_observations_equal_those_of_few(

@@ -36,11 +36,15 @@ def assert_same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> None:
         assert torch.equal(a[name], b[name]), name
 
 
-@pytest.mark.parametrize("num_processes", [2, 3])
-def test_the_number_of_processes_changes_nothing(tiny: Any, num_processes: int):
-    config = tiny(num_steps=5_120, num_actor_groups=4)
+@pytest.mark.parametrize(
+    ("num_processes", "num_groups", "num_pools"), [(2, 4, 2), (3, 4, 3), (2, 1, 1)]
+)
+def test_the_number_of_processes_changes_nothing(
+    tiny: Any, num_processes: int, num_groups: int, num_pools: int
+):
+    config = tiny(num_steps=5_120, num_actor_groups=num_groups)
     alone, together = Loop(config, num_processes=1), Loop(config, num_processes)
-    assert len(together.actor_pools) == num_processes
+    assert len(together.actor_pools) == num_pools
     assert_same_state(run_to_the_end(alone), run_to_the_end(together))
 
 

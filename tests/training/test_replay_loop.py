@@ -14,6 +14,7 @@ from visr.config import RunConfig, presets
 from visr.errors import Stopped
 from visr.networks.successor import SuccessorFeatures
 from visr.training.driver import Status
+from visr.training.learner import concatenate
 from visr.training.recorded_steps import RecordedSteps
 from visr.training.replay_loop import ReplayLoop
 from visr.types import Pursuit
@@ -174,6 +175,29 @@ def test_planes_take_one_bit_a_cell_in_the_replay_buffer():
     unroll = loop.recorded.sample(torch.Generator().manual_seed(0))
     assert unroll.observation.shape[2:] == (4, 10, 10)
     assert set(np.unique(unroll.observation)) == {0, 1}
+    loop.close()
+
+
+def test_drawn_events_are_those_of_the_recorded_observations():
+    pytest.importorskip("minatar")
+    loop = ReplayLoop(BREAKOUT)
+    (pool,) = loop.actor_pools
+    pool.begin(loop.agent.psi, loop.practice.pursuit)
+    unrolls = [concatenate(pool.collect()) for _ in range(3)]
+    unroll, chi = unrolls[0], loop.agent.chi
+    capacity = len(unroll.action) * (
+        unroll.num_unrolls + 3
+    )  # the second overwrites some of the first
+    recorded = RecordedSteps(capacity, unroll, loop.agent.spec.observation_space)
+    for number, added in enumerate(unrolls):
+        recorded.add(added)
+        if number != 1:  # the events that features stand for change, or do not
+            chi.fit(added)
+        held = torch.arange(recorded.buffer.capacity if number else unroll.num_unrolls)
+        time, slot = torch.cartesian_prod(torch.arange(len(unroll.action)), held).T
+        found = recorded._chi(loop.agent, time, slot)
+        assert torch.equal(found, loop.agent.cumulant(recorded._steps(time, slot)))
+        assert found.any()
     loop.close()
 
 

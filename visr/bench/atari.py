@@ -26,7 +26,8 @@ def atari(preset: str, env: str, num_envs: int, seconds: float, say: Say) -> dic
     """The loop against its torso passes; and the games alone, which play in threads of their own.
 
     The limit is the time of the torso passes that a step needs: forward for acting and for the target
-    network, forward and backward for psi and phi, each in the quickest way found on this machine.
+    network, forward and backward for psi and phi, each in the quickest way found on this machine, of images
+    that are converted to numbers already: the learner converts each image once for all its passes.
     """
     config = configuration.replace(presets.get(preset), env=env, num_envs=num_envs, **_ALONE)
     learns_phi, has_target = config.agent.features == "learned", config.agent.target_period > 1
@@ -75,7 +76,7 @@ def fastest_pass(config: RunConfig, backward: bool) -> tuple[Job, dict[str, Any]
         for size in _BATCH_SIZES:
             shape = (size, *(spec.observation_space.shape or ()))
             image = torch.randint(256, shape, dtype=torch.uint8, device=where)
-            job = partial(_pass, torso, image, backward)
+            job = partial(_pass, torso, torso.prepared(image), backward)
             job()
             seconds = min(_elapsed(job) for _ in range(3))
             found.append((seconds / size, job, {**how, "batch_size": size}))
@@ -89,12 +90,12 @@ def _elapsed(job: Job) -> float:
     return time.perf_counter() - start
 
 
-def _pass(torso: nn.Module, image: Tensor, backward: bool) -> int:
+def _pass(torso: nn.Module, pixels: Tensor, backward: bool) -> int:
     torso.zero_grad(set_to_none=True)
     with torch.inference_mode(not backward):
-        hidden = torso(image)
+        hidden = torso(pixels)
         if backward:
             hidden.backward(torch.ones_like(hidden))
-    if image.is_cuda:
-        torch.cuda.synchronize(image.device)
-    return len(image)
+    if pixels.is_cuda:
+        torch.cuda.synchronize(pixels.device)
+    return len(pixels)

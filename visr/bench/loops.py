@@ -104,8 +104,8 @@ def minatar(preset: str, env: str, seconds: float, num_processes: int = 1) -> di
     training = presets.get(preset).training
     # A round is a whole number of updates.
     num_envs = max(training.num_envs // training.batch_size, 1) * training.batch_size
-    groups = 1 if num_processes == 1 else 4 * num_processes
-    shared = {"num_processes": num_processes, "num_actor_groups": groups}
+    # The first process only learns, and each other one acts for a group.
+    shared = {"num_processes": num_processes, "num_actor_groups": max(num_processes - 1, 1)}
     config = configuration.replace(
         presets.get(preset), env=env, num_envs=num_envs, **ENDLESS, **shared
     )

@@ -62,9 +62,7 @@ def run(args: list[str]) -> int:
 
 def _pretrain(config: RunConfig) -> str:
     """The command that trains here with the settings that were checked."""
-    words = ["visr", "pretrain", config.env]
-    for name in _SECTIONS:
-        words += configuration.flags(getattr(config, name), getattr(RunConfig(), name))
+    words = ["visr", "pretrain", config.env, *configuration.all_flags(config, RunConfig())]
     if not config.env.startswith(ATARI):  # a replay buffer of its screens takes gigabytes
         words += ["--algorithm", "replay"]
     return shlex.join(words)

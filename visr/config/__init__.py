@@ -24,5 +24,13 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
-from visr.config.load import field_names, finetune_settings, flags, from_dict, replace, to_dict
+from visr.config.load import (
+    all_flags,
+    field_names,
+    finetune_settings,
+    flags,
+    from_dict,
+    replace,
+    to_dict,
+)
 from visr.config.replay import ReplayConfig

@@ -147,10 +147,10 @@ def _problem_of_number(value: Any, kind: type, bound: Bound) -> str | None:
 
 def _check_batches(agent: AgentConfig, training: TrainingConfig) -> None:
     processes, groups = training.num_processes, training.num_actor_groups
-    if processes > groups + (agent.algorithm in REPLAY_LEARNERS):  # its first process only learns
+    if processes > groups + 1:
         raise UserError(
-            f"num_processes = {processes} is more than num_actor_groups = {groups}; every process acts "
-            "for a group, so raise --num-actor-groups too."
+            f"num_processes = {processes} is more than one that learns and one for each of "
+            f"num_actor_groups = {groups}; give at most {groups + 1}, or raise --num-actor-groups too."
         )
     needs_whole_batches = {
         "centred_features": agent.centred_features,

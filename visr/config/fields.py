@@ -199,7 +199,7 @@ class TrainingConfig:
     seed: Count = 0
     """Random seed; it fixes every random draw of the run."""
     num_processes: Size = 1
-    """Processes: the first learns and acts, the others act; results do not depend on it."""
+    """Processes: the first learns, and acts for a group that is left; results do not depend on it."""
     num_actor_groups: Size = 1
     """Groups of environments; each acts in one process, or on a cluster in one Ray actor."""
     device: str = "auto"

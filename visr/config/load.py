@@ -107,6 +107,12 @@ def flags(chosen: Any, default: Any) -> list[str]:
     return flags
 
 
+def all_flags(config: RunConfig, base: RunConfig) -> list[str]:
+    """Flags for all settings in which two configurations differ; the environment is no flag."""
+    sections = ((getattr(config, name), getattr(base, name)) for name in SECTIONS)
+    return [word for chosen, default in sections for word in flags(chosen, default)]
+
+
 def from_dict(data: Any, allow_retired: bool = False) -> RunConfig:
     """The inverse of `to_dict` for untrusted content: unknown or wrong fields are a UserError.
 

@@ -256,10 +256,7 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
     "grid-literal": ("grid with the learning rate and epsilon that the paper names", _GRID_LITERAL),
     "notebook": ("the settings of the authors' grid-world notebook", _NOTEBOOK),
     "grid-wide": ("the grid world with more features and larger networks: d = 16", _WIDE),
-    "grid-plus": (
-        "grid-wide with extensions of the paper: tasks of visited states, d = 32",
-        _PLUS,
-    ),
+    "grid-plus": ("grid-wide with extensions of the paper: tasks of visited states, d = 32", _PLUS),
     "demo": (
         "the replay learner on the grid world: a minute of one core, policies near the optimum",
         _REPLAY_GRID,

@@ -9,12 +9,12 @@ import torch
 from gymnasium import spaces
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
-from torch.optim import Adam
 
 from visr.agents.base import BehaviourModel
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import move_average, n_step
 from visr.networks.residual_values import ResidualValues
+from visr.ops.adam import Adam
 from visr.training.learner import load_moments, moments, within
 
 RATE = 1e-3
@@ -67,7 +67,7 @@ class NetworkLearner:
     ) -> None:
         self._steps, self._base, self._rng = steps, base, rng
         self._network, self._target = residual, copy.deepcopy(residual).requires_grad_(False)
-        self._optimiser = Adam(residual.parameters(), lr=RATE, eps=1e-5, fused=True)
+        self._optimiser = Adam(residual.parameters(), lr=RATE, eps=1e-5)
         self._parameters: list[Tensor] = list(residual.parameters())
         self._averaged: list[Tensor] = list(self._target.parameters())
         self._total, self._discount, self._reached = n_step(
@@ -86,7 +86,7 @@ class NetworkLearner:
             q = self._values(self._network, self._steps.before[i])
             taken = q.gather(1, self._steps.action[i][:, None]).squeeze(1)
             loss = (taken - y).square().mean()
-            self._optimiser.zero_grad(set_to_none=True)
+            self._optimiser.zero_grad()
             loss.backward()
             clip_grad_norm_(self._parameters, _MAX_GRADIENT_NORM)
             self._optimiser.step()

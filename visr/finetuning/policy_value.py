@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
-from torch.optim import Adam
 
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.networks.residual_values import ResidualValues
+from visr.ops.adam import Adam
 
 POLICIES: tuple[str, ...] = ("given", "best", "candidate")
 _ORDER = (2, 1, 2, 0)
@@ -123,7 +123,7 @@ class FittedEvaluation:
         """`base` gives frozen values [n, actions] at rows [n]; the network adds to them."""
         self._steps, self._reward, self._gamma, self._base = steps, reward, gamma, base
         self._network, self._target = network, copy.deepcopy(network).requires_grad_(False)
-        self._optimiser = Adam(network.parameters(), lr=_RATE, eps=1e-5, fused=True)
+        self._optimiser = Adam(network.parameters(), lr=_RATE, eps=1e-5)
         self._rng = rng
         self.rows, index = torch.cat([steps.before, steps.after]).unique(return_inverse=True)
         self.place = index[: len(steps)]
@@ -146,7 +146,7 @@ class FittedEvaluation:
             q = self._values(self._network, self._steps.before[i], head)
             taken = q.gather(1, self._steps.action[i, None]).squeeze(1)
             loss = (taken - y).square().mean()
-            self._optimiser.zero_grad(set_to_none=True)
+            self._optimiser.zero_grad()
             loss.backward()
             clip_grad_norm_(parameters, _MAX_GRADIENT_NORM)
             self._optimiser.step()

@@ -7,13 +7,13 @@ import math
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from visr.agents.base import BehaviourModel
 from visr.agents.visr import n_step_error
 from visr.config import FinetuneConfig
 from visr.networks.residual_values import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import SuccessorFeatures
+from visr.ops.adam import Adam
 from visr.training.learner import load_moments, moments, within
 from visr.types import Unroll
 
@@ -51,7 +51,7 @@ class QLearner:
         self.unit = 1.0
         agent.psi.requires_grad_(True)
         self._optimiser = Adam(
-            [*agent.psi.parameters(), self.offset], lr=settings.learning_rate, eps=1e-5, fused=True
+            [*agent.psi.parameters(), self.offset], lr=settings.learning_rate, eps=1e-5
         )
         self.num_updates = 0
 

@@ -12,7 +12,6 @@ import torch
 from gymnasium.spaces import Box, Space
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import Adam
 
 from visr import config as configuration
 from visr import envs
@@ -22,6 +21,7 @@ from visr.errors import UserError
 from visr.networks.conv_torsos import convolution, is_image
 from visr.networks.mlp_torsos import first_layer, linear
 from visr.ops import derived_seed
+from visr.ops.adam import Adam
 from visr.training.actor import Actor
 from visr.training.learner import load_moments, moments, within
 from visr.training.replay import ReplayBuffer
@@ -69,7 +69,7 @@ class RelabelledSteps:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(derived_seed(seed, _MODEL_SEED))
             self._model = RewardModel(agent.spec).to(self._device)
-        self._optimiser = Adam(self._model.parameters(), lr=_LEARNING_RATE, fused=True)
+        self._optimiser = Adam(self._model.parameters(), lr=_LEARNING_RATE)
         self._model_updates, self._fit = 0, RunningRSquared()
         self._smallest = self._largest = 0.0
         """Absolute values of the non-zero rewards seen so far."""

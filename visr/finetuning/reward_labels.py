@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import Adam
 
 from visr.agents.base import BehaviourModel
 from visr.config import RunConfig
@@ -21,6 +20,7 @@ from visr.finetuning.relabelling import RewardModel
 from visr.inference import collect
 from visr.inference.asked_reward import AskedReward
 from visr.ops import derived_seed
+from visr.ops.adam import Adam
 
 _UPDATES, _BATCH, _RATE = 1_500, 256, 1e-3
 _HELD_OUT = 0.1
@@ -142,7 +142,7 @@ def _held_out(episode: Tensor, rng: torch.Generator) -> Tensor:
 
 def _train(model: nn.Module, seen: list[Tensor], reward: Tensor, rng: torch.Generator) -> None:
     """Squared error; half of every batch has a reward, with weights that undo this preference."""
-    optimiser = Adam(model.parameters(), lr=_RATE, fused=True)
+    optimiser = Adam(model.parameters(), lr=_RATE)
     rewarded = torch.nonzero(reward)[:, 0]
     share = len(rewarded) / len(reward)
     half = _BATCH // 2
@@ -154,6 +154,6 @@ def _train(model: nn.Module, seen: list[Tensor], reward: Tensor, rng: torch.Gene
         is_rewarded = reward[i] != 0
         drawn = 0.5 * is_rewarded / share + 0.5  # how much likelier than uniform
         error = (model(*(x[i] for x in seen)) - reward[i]).square() / drawn
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         error.mean().backward()
         optimiser.step()

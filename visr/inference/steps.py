@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,8 @@ from visr.ops.regression import RewardSums
 Floats = NDArray[np.float64]
 
 _MOST_BLOCKS = 200
+"""At most 256: blocks are numbered in bytes."""
+_PART = 8_192
 _LARGEST_REWARD = 1e12
 """Squares of larger rewards would overflow the sums."""
 
@@ -66,7 +67,18 @@ class RewardedSteps:
     @property
     def num_episodes(self) -> int:
         """Episodes with at least one step."""
-        return len(np.unique(self.episode))
+        return len(self._episodes)
+
+    @property
+    def _episodes(self) -> NDArray[np.intp]:
+        """The numbers of all episodes, ascending."""
+        parts = [np.unique(self.episode[start : start + _PART]) for start in self._parts]
+        return np.unique(np.concatenate(parts))
+
+    @property
+    def _parts(self) -> range:
+        """Where parts of the steps start: sorting all at once would take much more memory."""
+        return range(0, max(self.num_steps, 1), _PART)
 
     @property
     def num_rewarded(self) -> int:
@@ -94,11 +106,12 @@ class RewardedSteps:
 
     def blocks(self) -> list[RewardSums]:
         """The sums of every episode; of several together where there are more than 200."""
-        _, number = np.unique(self.episode, return_inverse=True)
-        number %= _MOST_BLOCKS
-        order = np.argsort(number, kind="stable")
-        edges = np.searchsorted(number[order], np.arange(int(number.max()) + 2))
-        return [self._sums_of(order[start:stop]) for start, stop in itertools.pairwise(edges)]
+        episodes, block = self._episodes, np.empty(self.num_steps, np.uint8)
+        for start in self._parts:
+            part = slice(start, start + _PART)
+            block[part] = np.searchsorted(episodes, self.episode[part]) % _MOST_BLOCKS
+        count = min(len(episodes), _MOST_BLOCKS)
+        return [self._sums_of(np.flatnonzero(block == number)) for number in range(count)]
 
     def _sums_of(self, rows: slice | NDArray[np.intp]) -> RewardSums:
         sums = RewardSums(self.features.shape[1])

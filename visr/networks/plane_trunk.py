@@ -69,21 +69,23 @@ class PlaneTrunk(Trunk):
         """The rows of the table for every object of a batch, and where each observation's rows start."""
         flat = observation.flatten(1)
         example, cell = flat.nonzero(as_tuple=True)
-        rows, of_example = cell, example
+        counts = torch.bincount(example, minlength=len(flat))
+        starts = counts.cumsum(0) - counts
         plane = int(self.agent_plane)
-        if plane >= 0:
-            area, width = self._height * self._width, self._width
-            agent = flat[:, plane * area : (plane + 1) * area].argmax(dim=1)
-            place = cell % area
-            down = place // width - (agent // width)[example] + self._height - 1
-            right = place % width - (agent % width)[example] + width - 1
-            relative = (cell // area) * self._offsets + down * (2 * width - 1) + right
-            rows = torch.cat([rows, self._board + relative])
-            of_example = torch.cat([of_example, example])
-            order = torch.sort(of_example, stable=True).indices
-            rows, of_example = rows[order], of_example[order]
-        counts = torch.bincount(of_example, minlength=len(flat))
-        return rows, counts.cumsum(0) - counts
+        if plane < 0:
+            return cell, starts
+        area, width = self._height * self._width, self._width
+        agent = flat[:, plane * area : (plane + 1) * area].argmax(dim=1)
+        place = cell % area
+        down = place // width - (agent // width)[example] + self._height - 1
+        right = place % width - (agent % width)[example] + width - 1
+        relative = (cell // area) * self._offsets + down * (2 * width - 1) + right
+        # an observation's rows are those of its cells and then as many relative ones
+        index = torch.arange(len(cell)) + starts[example]
+        rows = cell.new_empty(2 * len(cell))
+        rows[index] = cell
+        rows[index + counts[example]] = self._board + relative
+        return rows, 2 * starts
 
     def _dense_sum(self, flat: Tensor) -> Tensor:
         """The sums of `forward` as matrix products: [N, C H W] -> [N, 256]"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from visr.config import SECTIONS, FinetuneConfig, RunConfig, flags
+from visr.config import FinetuneConfig, RunConfig, all_flags, flags
 from visr.report.read import RunData, SavedTask
 from visr.storage.run_dir import RunDir
 
@@ -30,9 +30,7 @@ def pretrain(run: RunData) -> str:
     """Train the same run again: the paper's preset and every field that differs from it."""
     if run.finetune_config is None:
         words = ["pretrain", run.config.env, "--preset", "paper"]
-        for section in SECTIONS:
-            words += flags(getattr(run.config, section), getattr(RunConfig(), section))
-        words += _cluster(run)
+        words += [*all_flags(run.config, RunConfig()), *_cluster(run)]
     else:  # RUN is the pre-trained run, whose path is not recorded
         words = ["finetune", "RUN", "--task", str(RunDir(run.path).task("task"))]
         words += flags(run.finetune_config, FinetuneConfig())

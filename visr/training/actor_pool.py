@@ -86,11 +86,15 @@ class LocalActorPool:
 
 
 def make_actor_pools(config: RunConfig, agent: Agent, num_processes: int) -> list[ActorPool]:
-    """Pools for all groups, in order: one group acts in this process, or of a replay learner none."""
+    """Pools for all groups, in order. Of several processes this one learns and acts for one group.
+
+    It acts for none if the others are enough for one group each, or if it is a replay learner's.
+    """
     groups = list(range(config.training.num_actor_groups))
-    num_here = 0 if config.agent.algorithm in REPLAY_LEARNERS else 1
-    if num_processes == 1 or len(groups) == num_here:
+    if num_processes == 1:
         return [LocalActorPool(config, groups, agent)]
+    is_replay = config.agent.algorithm in REPLAY_LEARNERS
+    num_here = int(not is_replay and num_processes <= len(groups))
     from visr.training.subprocess_actor_pool import SubprocessActorPool
 
     shares = [s.tolist() for s in np.array_split(groups[num_here:], num_processes - 1) if len(s)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
 
-from visr.agents.base import Agent
+from visr.agents.base import Agent, Losses
+from visr.networks import conv_torsos
+from visr.ops.adam import Adam
 from visr.types import BY_UNROLL, Unroll
+
+if TYPE_CHECKING:
+    from torch import optim
 
 
 class Reducer(Protocol):
@@ -40,7 +44,7 @@ class Learner:
         self._micro_batch, self._device = micro_batch, agent.device
         self.total_updates, self._phi_updates = total_updates, phi_updates
         self._bonus_updates, self._all_reduce = bonus_updates, all_reduce
-        self._optimiser = Adam(_parameter_groups(agent), fused=True)
+        self._optimiser = Adam(_parameter_groups(agent))
 
     def update(self, unroll: Unroll) -> dict[str, Tensor]:
         """One gradient step on all of the agent's losses."""
@@ -58,7 +62,7 @@ class Learner:
         """Gradients of the batch's mean losses, a few unrolls at a time: many images outgrow the cache."""
         size = min(self._micro_batch or unroll.num_unrolls, unroll.num_unrolls)
         if size == unroll.num_unrolls and self._all_reduce is None:
-            losses = self.agent.losses(unroll.to(self._device))
+            losses = self._losses(unroll)
             losses.total.backward()
             return losses.metrics
         metrics: dict[str, Tensor] = {}
@@ -69,7 +73,7 @@ class Learner:
         for start in range(0, unroll.num_unrolls, size):
             part = unroll.part(start, start + size)
             share = float((~part.is_reset).sum() / num_steps)
-            losses = self.agent.losses(part.to(self._device))
+            losses = self._losses(part)
             (losses.total * share).backward()
             for name, value in losses.metrics.items():
                 metrics[name] = metrics.get(name, 0) + value * share
@@ -77,6 +81,11 @@ class Learner:
             gradients = [p.grad for p in self.agent.parameters() if p.grad is not None]
             self._all_reduce.sum_gradients(gradients, metrics)
         return metrics
+
+    def _losses(self, unroll: Unroll) -> Losses:
+        unroll = unroll.to(self._device)
+        seen = conv_torsos.prepared(self.agent.psi, unroll.observation)
+        return self.agent.losses(unroll._replace(observation=seen))
 
     def _set_learning_rates(self) -> None:
         decays = self.agent.config.learning_rate_decay == "linear"
@@ -147,13 +156,13 @@ def concatenate(unrolls: list[Unroll]) -> Unroll:
     return Unroll(**{k: torch.cat(x, dim=0 if k in BY_UNROLL else 1) for k, x in fields})
 
 
-def moments(optimiser: Adam) -> dict[str, Tensor]:
+def moments(optimiser: Adam | optim.Adam) -> dict[str, Tensor]:
     """Adam's state of every parameter, by the parameter's number."""
     saved = optimiser.state_dict()["state"]
     return {f"{index}.{k}": v for index, kept in saved.items() for k, v in kept.items()}
 
 
-def load_moments(optimiser: Adam, tensors: dict[str, Tensor]) -> None:
+def load_moments(optimiser: Adam | optim.Adam, tensors: dict[str, Tensor]) -> None:
     """The inverse of `moments`."""
     saved: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():

@@ -9,10 +9,13 @@ from torch import Generator, Tensor
 
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.networks.plane_trunk import are_planes
+from visr.networks.transition_features.events import PlaneEvents
 from visr.training.replay import ReplayBuffer
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
 _FITTED_STEPS = 60_000
+_COUNTED_UNROLLS = 64
+"""Unrolls whose events are counted at a time."""
 
 
 def unpacked(bits: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -40,13 +43,22 @@ def empty_unroll(spec: EnvSpec, length: int, task_size: int) -> Unroll:
 
 
 class RecordedSteps:
-    """A replay buffer of unrolls; binary planes take one bit a cell, actions four bytes."""
+    """A replay buffer of unrolls; binary planes take one bit a cell, actions four bytes.
+
+    Events are counted once per step and stage: updates draw every step many times.
+    """
 
     def __init__(self, num_steps: int, example: Unroll, space: spaces.Space) -> None:
         self._shape = space.shape if are_planes(space) else None
         length = len(example.action)
         self.buffer = ReplayBuffer(max(1, -(-num_steps // length)), self._packed(example))
         self._length = length
+        self._counts: Tensor | None = None
+        """[T, entries, d']: the events of each step in bytes; None until they are first drawn."""
+        self._num_counted = 0
+        """Entries whose events are counted, of all that were ever added."""
+        self._counted = torch.zeros(0)
+        """The events that features stood for when they were counted."""
 
     @property
     def max_steps(self) -> int:
@@ -104,18 +116,18 @@ class RecordedSteps:
         steps = torch.zeros(count, dtype=torch.int64)
         for k in range(agent.config.n_step):
             now = (time + k).clamp(max=self._length - 1)
-            chi = agent.cumulant(self._steps(now, slot))
+            chi = self._chi(agent, now, slot)
             cumulant += torch.where(alive, discount, 0.0)[:, None] * chi
             terminated, truncated = rows.terminated[now, slot], rows.truncated[now, slot]
             discount = torch.where(alive, discount * gamma * (~terminated).float(), discount)
             steps = steps + alive.long()
             alive = alive & ~terminated & ~truncated & (time + k + 1 < self._length)
         return TaskBatch(
-            self._unpacked(rows.observation[time, slot]),
+            self._observation(time, slot),
             rows.action[time, slot].long(),
             cumulant,
             discount,
-            self._unpacked(rows.observation[time + steps, slot]),
+            self._observation(time + steps, slot),
             w,
         )
 
@@ -134,14 +146,46 @@ class RecordedSteps:
             resets = self.buffer.storage.is_reset[time, slot[:, None]]
             time = torch.where(resets, time[:, :1] - 1, time).clamp(min=0)
             slot = slot[:, None].expand(-1, num_samples)
-        chi = agent.cumulant(self._steps(time.flatten(), slot.flatten()))
+        chi = self._chi(agent, time.flatten(), slot.flatten())
         return chi.view(count, num_samples, agent.task_size)
+
+    def _chi(self, agent: ReplaySuccessorFeatures, time: Tensor, slot: Tensor) -> Tensor:
+        """chi of these steps, [N, d]."""
+        chi = agent.chi
+        if not isinstance(chi, PlaneEvents):
+            return agent.cumulant(self._steps(time, slot))
+        counts = self._counts_of(chi).flatten(0, 1)
+        return chi.of_counts(counts.index_select(0, self._row(time, slot)))
+
+    def _row(self, time: Tensor, slot: Tensor) -> Tensor:
+        """Where a step is with times and slots in one axis; whole rows are quickest to take from there."""
+        return time * self.buffer.capacity + slot
+
+    def _observation(self, time: Tensor, slot: Tensor) -> Tensor:
+        flat = self.buffer.storage.observation.flatten(0, 1)
+        return self._unpacked(flat.index_select(0, self._row(time, slot)))
+
+    def _counts_of(self, chi: PlaneEvents) -> Tensor:
+        """The events of all steps, after counting those that are new or were counted for other features."""
+        buffer, length = self.buffer, self._length
+        if self._counts is None or not torch.equal(self._counted, chi.event):
+            self._counted, self._num_counted = chi.event.clone(), 0
+            size = (length, buffer.capacity, int((chi.event >= 0).sum()))
+            self._counts = torch.from_numpy(np.zeros(size, np.uint8))  # memory when written
+        first = max(self._num_counted, buffer.num_added - buffer.capacity)
+        for start in range(first, buffer.num_added, _COUNTED_UNROLLS):
+            stop = min(start + _COUNTED_UNROLLS, buffer.num_added)
+            slot = (torch.arange(start, stop) % buffer.capacity).repeat(length)
+            time = torch.arange(length).repeat_interleave(stop - start)
+            self._counts[time, slot] = chi.used_counts(self._steps(time, slot))
+        self._num_counted = buffer.num_added
+        return self._counts
 
     def _steps(self, time: Tensor, slot: Tensor) -> Transitions:
         rows = self.buffer.storage
         return Transitions(
-            self._unpacked(rows.observation[time + 1, slot]),
-            self._unpacked(rows.observation[time, slot]),
+            self._observation(time + 1, slot),
+            self._observation(time, slot),
             rows.action[time, slot].long(),
             rows.terminated[time, slot],
         )

@@ -8,12 +8,12 @@ from collections.abc import Generator, Sequence
 
 import torch
 from torch import Tensor
-from torch.optim import Adam
 
 from visr.agents import task_sampling
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config.fields import RunConfig
 from visr.ops import derived_seed
+from visr.ops.adam import Adam
 from visr.training import devices
 from visr.training.actor_pool import ActorPool, make_actor_pools
 from visr.training.learner import concatenate, load_moments, moments, within
@@ -120,7 +120,7 @@ class ReplayLearning(ABC):
             w = pool[torch.randint(len(pool), (size,), generator=self._rng)]
             batch = self.recorded.batch(self.agent, w, num_steps, self._rng)
             losses = self.agent.losses(batch)
-            self._optimiser.zero_grad(set_to_none=True)
+            self._optimiser.zero_grad()
             losses.total.backward()
             for group in self._optimiser.param_groups:
                 group["lr"] = self.config.agent.psi_learning_rate * self._rate_share()
@@ -157,7 +157,7 @@ class ReplayLearning(ABC):
     def _new_optimiser(self) -> Adam:
         agent = self.config.agent
         parameters = self.agent.parameter_groups()["psi"]
-        return Adam(parameters, agent.psi_learning_rate, eps=agent.psi_adam_epsilon, fused=True)
+        return Adam(parameters, agent.psi_learning_rate, eps=agent.psi_adam_epsilon)
 
     def recording(self, num_steps: int) -> Unroll:
         """Some of the recorded steps, for later rewards."""

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from gymnasium import spaces
 from torch import Generator, Tensor, nn
-from torch.optim import Adam
 
 from visr.networks import replay_trunks
+from visr.ops.adam import Adam
 from visr.types import Unroll
 
 BATCH = 256
@@ -47,13 +47,13 @@ def learn(features: nn.Module, loss: Callable[[Generator], Tensor], num_updates:
     """Minimise a loss; the result depends on the weights before and on the recorded steps only."""
     rng = torch.Generator().manual_seed(0)
     features.requires_grad_(True)
-    optimiser = Adam(features.parameters(), _LEARNING_RATE, fused=True)
+    optimiser = Adam(features.parameters(), _LEARNING_RATE)
     with torch.enable_grad():
         for update in range(num_updates):
             optimiser.param_groups[0]["lr"] = _LEARNING_RATE * max(
                 1 - update / num_updates, _LAST_RATE
             )
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.zero_grad()
             loss(rng).backward()
             optimiser.step()
     features.requires_grad_(False)

@@ -66,8 +66,18 @@ class PlaneEvents(TransitionFeatures):
 
     def forward(self, steps: Transitions) -> Tensor:
         """[N, d]; features without an event are 0."""
-        counts = self.counts(steps)[:, self.event.clamp(min=0)]
-        return torch.where(self.event >= 0, counts / self.scale, 0.0)
+        return self.of_counts(self.used_counts(steps))
+
+    def used_counts(self, steps: Transitions) -> Tensor:
+        """Counts of the events that features stand for, in bytes: [N, d'], d' <= d."""
+        return self.counts(steps)[:, self.event[self.event >= 0]].to(torch.uint8)
+
+    def of_counts(self, counts: Tensor) -> Tensor:
+        """The features of `used_counts`: [N, d'] -> [N, d]"""
+        used = self.event >= 0
+        features = torch.zeros(len(counts), self.num_features)
+        features[:, used] = counts / self.scale[used]
+        return features
 
     def counts(self, steps: Transitions) -> Tensor:
         """Every possible event: [N, 4 C + 2 C (C - 1) + 1], at most 4 of each."""

@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from visr import envs
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.ops import derived_seed
+from visr.ops.adam import Adam
 from visr.paper.baselines.env import BaselineEnv
 from visr.paper.baselines.rainbow import RainbowConfig, rainbow_config
 from visr.paper.baselines.rainbow.network import DuelingDistribution, new_network
@@ -149,7 +149,7 @@ class RainbowLearner:
         self.network, self._config = network, config
         self._target = copy.deepcopy(network).requires_grad_(False)
         self._optimiser = Adam(
-            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon, fused=True
+            network.parameters(), lr=config.learning_rate, eps=config.adam_epsilon
         )
         self._device = network.atoms.device
         self.num_updates = 0

@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.optim import Adam
 
+from visr.ops.adam import Adam
 from visr.paper.baselines.simple.network import REWARDS, Outputs, WorldNetwork
 from visr.paper.baselines.simple.real_steps import Sequences
 from visr.training.learner import load_moments, moments, within
@@ -56,7 +56,7 @@ class ModelLearner:
 
     def __init__(self, network: WorldNetwork, learning_rate: float) -> None:
         self.network = network
-        self._optimiser = Adam(network.parameters(), lr=learning_rate, fused=True)
+        self._optimiser = Adam(network.parameters(), lr=learning_rate)
         self.num_updates = 0
 
     def update(
