@@ -21,7 +21,7 @@ from visr.agents.base import Agent
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.bench.latency import steps_of
 from visr.config import presets
-from visr.inference.regression import estimate
+from visr.inference.compare_methods import compare_methods
 from visr.training import devices
 from visr.training.actor import Actor
 from visr.training.loop import new_agent
@@ -33,9 +33,9 @@ Case = Callable[[], object]
 def cases() -> Iterator[tuple[str, int, Case]]:
     """(what grows, its size, what is measured); the data is made when the case is asked for."""
     for d in (5, 16, 64, 128, 256):
-        yield "inference: d (20,000 steps)", d, partial(estimate, steps_of(d, 20_000))
+        yield "inference: d (20,000 steps)", d, partial(compare_methods, steps_of(d, 20_000))
     for count in (10_000, 100_000, 1_000_000, 10_000_000):
-        yield "inference: steps (d = 16)", count, partial(estimate, steps_of(16, count))
+        yield "inference: steps (d = 16)", count, partial(compare_methods, steps_of(16, count))
     for num_envs in (1, 8, 64, 512):
         config = configuration.replace(presets.get("grid"), num_envs=num_envs)
         actor = Actor(config, envs.make_vec(config, num_envs), new_agent(config), 0)

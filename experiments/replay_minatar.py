@@ -11,8 +11,8 @@ from replay_runs import append, pretrained, settings
 from visr import config as configuration
 from visr.config import presets
 from visr.evaluation import episodes
-from visr.inference import regression
 from visr.inference.asked_reward import asked_reward
+from visr.inference.compare_methods import compare_methods
 
 
 def run_game(game: str, seed: int, kept: Path | None, **fields: object) -> dict[str, object]:
@@ -22,7 +22,7 @@ def run_game(game: str, seed: int, kept: Path | None, **fields: object) -> dict[
     )
     with pretrained(config, kept) as (run, spent):
         steps = run.collect_rewarded(num_episodes=10**6, num_steps=100_000, seed=seed + 1)
-        compared = regression.estimate(steps.clipped())
+        compared = compare_methods(steps.clipped())
         fits = [name for name in compared.estimates if "search" not in name]
         best = max(fits, key=lambda name: compared.validations[name].r_squared)
         task = run.task_of(compared, best, "env")

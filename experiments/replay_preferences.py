@@ -14,17 +14,18 @@ import visr
 from visr.inference import preferences
 from visr.inference.preferences import SEGMENT
 
-NUM_QUESTIONS = 100
 
-
-def taught(run: visr.Run, reward: np.ndarray, num_answers: int, seed: int) -> tuple[visr.Task, int]:
-    """The task after so many answers, and how often the teacher said that both segments are as good."""
+def taught(
+    run: visr.Run, reward: np.ndarray, num_answers: int, seed: int, only_named: bool
+) -> tuple[visr.Task, int, int]:
+    """The task after so many answers, their number, and how many say that both segments are as good."""
     recorded = run.recording().in_order()
     prior = preferences.prior_of(run.agent, recorded.phi, recorded.episode)
     starts, known = preferences.starts(recorded.episode), None
     gaps = {is_equal: np.zeros((0, run.agent.task_size)) for is_equal in (False, True)}
-    for number in range(NUM_QUESTIONS):
-        at = preferences.next_pair(recorded.phi, starts, known, 1000 * seed + number)
+    count = 0
+    while (len(gaps[False]) if only_named else count) < num_answers:
+        at = preferences.next_pair(recorded.phi, starts, known, 1000 * seed + count)
         pair = [(start, start + SEGMENT) for start in at]
         returns = [reward[recorded.reached[a:b]].sum() for a, b in pair]
         sums = preferences.segment_sums(recorded.phi, pair)
@@ -32,10 +33,10 @@ def taught(run: visr.Run, reward: np.ndarray, num_answers: int, seed: int) -> tu
         gap = (sums[0] - sums[1]) * (1 if returns[0] >= returns[1] else -1)
         gaps[is_equal] = np.vstack([gaps[is_equal], gap])
         known = preferences.fit(gaps[False], gaps[True], prior)
-        if len(gaps[False]) == num_answers:
-            break
+        count += 1
     assert known is not None
-    return visr.Task(w=known.mean, env=run.config.env, reward=reward), len(gaps[True])
+    task = visr.Task(w=known.mean, env=run.config.env, reward=reward)
+    return task, count, len(gaps[True])
 
 
 def main() -> None:
@@ -49,6 +50,9 @@ def main() -> None:
         "--kind", default="boxes", choices=["boxes", "goals", "three goals", "16 cells"]
     )
     parser.add_argument(
+        "--named", action="store_true", help="count only answers that name the better segment"
+    )
+    parser.add_argument(
         "--tuning", action="store_true", help="other rewards, to choose settings by"
     )
     parser.add_argument("--out", type=Path, default=Path("results/replay/preferences.csv"))
@@ -60,9 +64,9 @@ def main() -> None:
     for number, reward in enumerate(found):
         direct = run.evaluate_exactly(run.infer(reward.reshape(shape))).fraction_of_optimal
         for seed in chosen.seeds:
-            task, as_good = taught(run, reward, chosen.answers, seed)
+            task, count, as_good = taught(run, reward, chosen.answers, seed, chosen.named)
             mine = run.evaluate_exactly(task).fraction_of_optimal
-            row = {"kind": chosen.kind, "reward": number, "seed": seed, "answers": chosen.answers}
+            row = {"kind": chosen.kind, "reward": number, "seed": seed, "answers": count}
             row |= {"as_good": as_good, "taught": round(mine, 3), "direct": round(direct, 3)}
             append(chosen.out, row)
 

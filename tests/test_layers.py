@@ -18,6 +18,7 @@ LAYERS = [
     "strict_json",
     "startup_checks",
     "child_processes",
+    "library_settings",
     "arguments",
     "types",
     "atari_games",

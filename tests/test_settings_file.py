@@ -11,6 +11,7 @@ from tests.test_cli import visr
 from visr import config as configuration
 from visr.config import file, presets
 from visr.config.load import whole_number
+from visr.errors import UserError
 
 SMALL = ("--num-steps", "2560", "--recorded-steps", "0", "--log-every", "2560")
 
@@ -108,3 +109,18 @@ def test_a_missing_argument_is_named_with_an_example():
     assert (answer.code, answer.err.count("\n")) == (2, 1)
     assert "needs RUN" in answer.err
     assert "visr evaluate runs/first" in answer.err
+
+
+@pytest.mark.timeout(60)
+def test_settings_that_would_take_much_memory_are_refused(tmp_path: Path):
+    path = tmp_path / "settings.toml"
+    path.write_text("a." * 200_000 + "a = 1\n")  # tomllib would take gigabytes
+    with pytest.raises(UserError, match="a line has more than 100 dots"):
+        file.read(path)
+    path.write_text("x = " + "[" * 100_000)
+    with pytest.raises(UserError, match="not a file of settings"):
+        file.read(path)
+    with path.open("r+b") as sparse:
+        sparse.truncate(10**12)
+    with pytest.raises(UserError, match="it is larger than 1,048,576 bytes"):
+        file.read(path)

@@ -45,6 +45,7 @@ __all__ = [
 WITH_DATASET = "With a dataset, num_updates says how long training is; leave out num_steps."
 
 
+@arguments.checked
 def pretrain(
     env: str | EnvSpec | gymnasium.Env | Callable[..., gymnasium.Env] | None = None,
     *,
@@ -85,12 +86,13 @@ def pretrain(
     config = presets.for_steps(config, fields.get("num_steps"))
     config = configuration.trainable(configuration.replace(config, env=env, **fields))
     path = arguments.path(out, "out") if out is not None else default_path(config)
-    _check_training(cluster, observe)
+    arguments.observer(observe)
     modules.trust(env, remember=True)
     observe = observe or progress.notebook_progress()
     return Run(pretraining.start(path, config, observe, cluster, wandb))
 
 
+@arguments.checked
 def resume(
     path: str | Path,
     *,
@@ -105,17 +107,10 @@ def resume(
     `num_steps` extends it, finished or not, to so many steps in all. `accept_cost` goes on although
     the run's settings ask for much memory or time.
     """
-    _check_training(cluster, observe)
-    if num_steps is not None:
-        arguments.number(num_steps, "num_steps", is_whole=True)
+    arguments.observer(observe)
     observe = observe or progress.notebook_progress()
     path = arguments.path(path, "path")
     return Run(pretraining.resume(path, None, observe, cluster, num_steps, wandb, accept_cost))
-
-
-def _check_training(cluster: str | None, observe: Observer | None) -> None:
-    arguments.optional_text(cluster, "cluster")
-    arguments.observer(observe)
 
 
 def _dataset(fields: dict[str, Any]) -> str:
@@ -128,6 +123,7 @@ def _dataset(fields: dict[str, Any]) -> str:
     return fields.get("dataset", "")
 
 
+@arguments.checked
 def load(path: str | Path, *, device: str = "auto", env: str | None = None) -> Run:
     """A finished run, one still in training as of its newest checkpoint, or a packed model.
 

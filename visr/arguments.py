@@ -3,15 +3,73 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
-from collections.abc import Iterator, Mapping
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from visr.errors import UserError, one_line, short_repr
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+_PLAIN = {"str": str, "bool": bool, "int": int, "float": float, "None": None}
+
+
+def checked(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Check the arguments that are annotated as text, truth values, numbers or one of several words."""
+    signature = inspect.signature(function)
+    kinds = {
+        parameter.name: kinds_of(parameter.annotation, function.__globals__)
+        for parameter in signature.parameters.values()
+    }
+
+    @functools.wraps(function)
+    def call(*args: Given.args, **fields: Given.kwargs) -> Result:
+        with contextlib.suppress(
+            TypeError
+        ):  # too few arguments or unknown ones: Python says so below
+            for name, value in signature.bind(*args, **fields).arguments.items():
+                if kinds[name]:
+                    _require(value, name, kinds[name])
+        return function(*args, **fields)
+
+    return call
+
+
+def kinds_of(annotation: Any, known: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The types and words of an annotation such as "str | None"; none if it has other types, too."""
+    kinds: list[Any] = []
+    for part in str(annotation).split(" | "):
+        if part in _PLAIN:
+            kinds.append(_PLAIN[part])
+        elif typing.get_origin(known.get(part)) is typing.Literal:
+            kinds += typing.get_args(known[part])
+        else:
+            return ()
+    return tuple(kinds)
+
+
+def _require(value: Any, name: str, kinds: tuple[Any, ...]) -> None:
+    """Refuse a value of another type: True is no number, and a number is no text."""
+    words = [kind for kind in kinds if isinstance(kind, str)]
+    if value is None and None in kinds:
+        return
+    if words:
+        if not isinstance(value, str) or value not in words:
+            raise UserError(f"{name} = {short_repr(value)} is not one of {', '.join(words)}.")
+    elif bool in kinds:
+        if not isinstance(value, bool | np.bool_):
+            raise UserError(f"{name} = {short_repr(value)} is neither True nor False.")
+    elif str in kinds:
+        text(value, name)
+    else:
+        number(value, name, is_whole=float not in kinds)
 
 
 def path(value: Any, name: str) -> Path:
@@ -31,29 +89,10 @@ def text(value: Any, name: str) -> str:
     return value
 
 
-def optional_text(value: Any, name: str) -> None:
-    """Refuse what is neither text nor None."""
-    if value is not None:
-        text(value, name)
-
-
 def optional_list(value: Any, name: str) -> None:
     """Refuse what is neither a list, nor a tuple, nor None."""
     if value is not None and not isinstance(value, list | tuple):
         raise UserError(f"{name} = {short_repr(value)} is not a list.")
-
-
-def whole_numbers(values: Mapping[str, Any], *names: str) -> None:
-    """Refuse named values that are no whole numbers."""
-    for name in names:
-        if name in values:
-            number(values[name], name, is_whole=True)
-
-
-def yes_or_no(value: Any, name: str) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(value, bool | np.bool_):
-        raise UserError(f"{name} = {short_repr(value)} is neither True nor False.")
 
 
 def observer(value: Any) -> None:
@@ -68,6 +107,13 @@ def number(value: Any, name: str, is_whole: bool = False) -> None:
     if isinstance(value, bool) or not isinstance(value, kinds):
         words = "a whole number" if is_whole else "a number"
         raise UserError(f"{name} = {short_repr(value)} is not {words}.")
+
+
+def count(value: Any, name: str) -> None:
+    """Refuse what is no whole number above 0."""
+    number(value, name, is_whole=True)
+    if value < 1:
+        raise UserError(f"{name} = {value} is too small; it must be at least 1.")
 
 
 def array(value: Any, name: str) -> NDArray:

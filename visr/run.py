@@ -90,6 +90,7 @@ class Run(RefinableRun):
         """Whether the agent can be given a task: VISR infers one, DIAYN searches among its skills."""
         return self.agent.adapts
 
+    @arguments.checked
     def infer(
         self,
         reward: str | Path | ArrayLike | RewardFunction | None = None,
@@ -129,15 +130,15 @@ class Run(RefinableRun):
                 reward=reward, goal=goal, demonstration=demonstration, preferences=preferences
             )
             task = inference.to_task(prompt, inference.compare(prompt, **fields), method)
-        task = (
-            task if name is None else dataclasses.replace(task, name=arguments.text(name, "name"))
-        )
+        if name is not None:
+            task = dataclasses.replace(task, name=name)
         return task if refine is None else self.refine(task, seconds=refine)
 
     def compare(self, reward: str | Path | RewardFunction, **fields: Any) -> Comparison:
         """Every method's estimate from the same steps; `fields` are `clip_rewards` and, for "env", counts."""
         return self.inference.compare(self.inference.prompt(reward=reward), **fields)
 
+    @arguments.checked
     def task_of(self, compared: Comparison, method: str, name: str) -> Task:
         """One method's estimate as a task; "best" is the method to trust."""
         return prompts.to_task(compared, method, name, self.config.env)
@@ -147,10 +148,10 @@ class Run(RefinableRun):
         """Prompts and the steps that they need."""
         return TaskInference(self.visr, self.config, self._codec, self.directory, self.num_steps)
 
+    @arguments.checked
     def skill(self, which: int | ArrayLike, name: str | None = None) -> Task:
         """A task without a reward: the random skill of a seed, or the direction w itself, [d]."""
         size = self.agent.task_size
-        arguments.optional_text(name, "name")
         if isinstance(which, bool | np.bool_):
             raise UserError(f"which = {which} is neither a seed nor a direction; give a number.")
         if isinstance(which, int | np.integer):
@@ -172,6 +173,7 @@ class Run(RefinableRun):
 
     meet_rewards = collect_rewarded  # its earlier name
 
+    @arguments.checked
     def evaluate_task(
         self,
         task: TaskLike,
@@ -193,6 +195,7 @@ class Run(RefinableRun):
 
     try_task = evaluate_task  # its earlier name
 
+    @arguments.checked
     def phase_two(self, *, clip_rewards: bool | None = None, **counts: Any) -> two_phase.PhaseTwo:
         """The paper's second phase; `counts` are `two_phase.run`'s.
 
@@ -202,6 +205,7 @@ class Run(RefinableRun):
         config = configuration.replace(self.config, **fields)
         return two_phase.run(self.agent, config, self.num_steps, **counts)
 
+    @arguments.checked
     def finetune(
         self,
         task: TaskLike,
@@ -223,21 +227,18 @@ class Run(RefinableRun):
         """
         self._restored.require_newest()
         arguments.observer(observe)
-        arguments.optional_text(name, "name")
         arguments.optional_list(consult, "consult")
         chosen, task = configuration.finetune_settings(settings), self.checked_task(task)
         if reward is not None:
             task = finetuning.for_reward(task, reward, self.config)
         stem = slug(name or task.name) + ("-scratch" if chosen.from_scratch else "")
         path = self.directory.finetuned_run(stem) if out is None else arguments.path(out, "out")
-        if consult is None:
-            others = [Task.load(file) for file in self.directory.task_files()]
-        else:
-            others = [self.checked_task(other) for other in consult]
-        inputs = (path, self.config, self.visr, task, others, chosen)
-        tuned = finetuning.start(*inputs, observe)
+        saved = self.directory.task_files() if consult is None else ()
+        others = [*map(Task.load, saved), *map(self.checked_task, consult or ())]
+        tuned = finetuning.start(path, self.config, self.visr, task, others, chosen, observe)
         return Run(tuned, device=self.visr.device.type)
 
+    @arguments.checked
     def play(
         self, task: TaskLike, *, video: str | Path | None = None, **settings: Any
     ) -> list[Episode]:
@@ -248,25 +249,26 @@ class Run(RefinableRun):
         >>> run.play(task, video="left.gif")
         """
         path = None if video is None else arguments.path(video, "video")
-        arguments.whole_numbers(settings, "num_episodes", "max_steps", "seed")
         chosen = self.checked_task(task)
         agent, asked = self.agent_of(chosen), self.asked_reward(chosen)
         return session.play(agent, self.config, chosen, asked, video=path, **settings)
 
+    @arguments.checked
     def export(self, task: TaskLike, path: str | Path, *, gpi: bool = False, seed: int = 0) -> Path:
         """Write the task's greedy policy as an ONNX file; its input is the networks' input."""
         target = arguments.path(path, "path")
         chosen, _ = self.checked_task(task), self.visr  # other agents are refused
         return onnx.export(self.agent_of(chosen), chosen, target, gpi, seed)  # pyright: ignore
 
+    @arguments.checked
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
         configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
-        chosen = self.checked_task(task)
-        inputs = (self.agent_of(chosen), chosen, self._codec)
-        return Policy(*inputs, gpi, epsilon, self.config.training)
+        task = self.checked_task(task)
+        return Policy(self.agent_of(task), task, self._codec, gpi, epsilon, self.config.training)
 
+    @arguments.checked
     def evaluate(
         self,
         task: TaskLike,
@@ -288,6 +290,7 @@ class Run(RefinableRun):
             raise UserError(f"{', '.join(settings)}: values on the grid are exact; leave it out.")
         return self.evaluate_exactly(task, gpi=gpi, gamma=GAMMA if gamma is None else gamma)
 
+    @arguments.checked
     def evaluate_exactly(
         self, task: TaskLike, *, gamma: float = GAMMA, gpi: bool | None = None
     ) -> Evaluation:
@@ -308,6 +311,7 @@ class Run(RefinableRun):
         """The reward that a task was asked for, as a function of steps."""
         return asked_reward(self.checked_task(task), self.agent, self._codec)
 
+    @arguments.checked
     def evaluate_families(self, *, gamma: float = GAMMA) -> dict[str, float]:
         """Mean fractions of optimal over three families of 50 tasks each (grid worlds)."""
         benchmark = GridBenchmark(self.config, self._require_world(), gamma)
@@ -327,11 +331,8 @@ class Run(RefinableRun):
         """Where it is, what it was trained in, and its tasks."""
         agent, tasks = self.config.agent, ", ".join(self.tasks) or "none yet"
         found = {"run": self.address, "env": self.config.env, "algorithm": agent.algorithm}
-        return found | {
-            "steps": f"{self.num_steps:,}",
-            "d": f"{agent.num_features}",
-            "tasks": tasks,
-        }
+        found |= {"steps": f"{self.num_steps:,}", "d": f"{agent.num_features}"}
+        return found | {"tasks": tasks}
 
     def _require_world(self) -> GridWorld:
         if self.world is None:

@@ -61,6 +61,7 @@ class RefinableRun(RunFiles, ABC):
         """What is known of a task before it is played; None unless the agent is a replay learner."""
         return self.inference.diagnose(self.checked_task(task))
 
+    @arguments.checked
     def refine(
         self,
         task: Task | str | Path,
@@ -86,6 +87,7 @@ class RefinableRun(RunFiles, ABC):
         *_, last = found
         return last
 
+    @arguments.checked
     def refining(
         self,
         task: Task | str | Path,
@@ -115,7 +117,6 @@ class RefinableRun(RunFiles, ABC):
     ) -> Iterator[Task]:
         started = time.perf_counter()
         configuration.check_value("seed", seed)
-        arguments.yes_or_no(resume, "resume")
         if rewarded_steps is not None:
             _check_count(rewarded_steps, "rewarded_steps")
         chosen, agent = self.checked_task(task), self.visr
@@ -188,21 +189,17 @@ class RefinableRun(RunFiles, ABC):
 
 def limit_of(seconds: float | None, num_updates: int | None, until_done: bool) -> Limit:
     """The one limit that was given; 5 seconds by default."""
-    arguments.yes_or_no(until_done, "until_done")
     given = [x for x in (seconds, num_updates, until_done or None) if x is not None]
     if len(given) > 1:
         raise UserError("Give one of seconds, num_updates and until_done.")
-    if seconds is not None:
-        arguments.number(seconds, "seconds")
-        if not 0 < seconds < 1e7:
-            raise UserError(f"seconds = {seconds:g} must lie between 0 and 10,000,000.")
+    if seconds is not None and not 0 < seconds < 1e7:
+        raise UserError(f"seconds = {short_repr(seconds)} must lie between 0 and 10,000,000.")
     if num_updates is not None:
         _check_count(num_updates, "num_updates")
     return Limit(num_updates, seconds if given else _SECONDS)
 
 
 def _check_count(value: int, name: str) -> None:
-    arguments.number(value, name, is_whole=True)
     if not 1 <= value < 2**31:
         raise UserError(f"{name} = {short_repr(value)} must lie between 1 and {2**31 - 1}.")
 

@@ -27,6 +27,7 @@ FILE = "model.safetensors"
 """The packed model in a hub repository."""
 
 
+@arguments.checked
 def pack(
     run: Run,
     out: str | Path,
@@ -51,6 +52,7 @@ def pack(
             "cannot be packed."
         )
     most = fields.pop("most", packed_models.LARGEST)
+    arguments.number(most, "most", is_whole=True)
     known = None if run.model is None else run.model.card
     is_replay = run.config.agent.algorithm in REPLAY_LEARNERS
     learner = "The replay learner" if is_replay else "VISR"
@@ -143,11 +145,12 @@ def _prompts(card: Card) -> list[str]:
     return lines
 
 
+@arguments.checked
 def push(run: Run, repo: str, *, private: bool = False, **fields: Any) -> str:
     """Pack a run and upload it with a page; return the address. `fields` are `pack`'s."""
     with needing("huggingface_hub", "hub"):
         import huggingface_hub
-    fields.setdefault("name", arguments.text(repo, "repo").rpartition("/")[2])
+    fields.setdefault("name", repo.rpartition("/")[2])
     with tempfile.TemporaryDirectory() as place, _hub_errors("push to", repo):
         model = pack(run, Path(place) / FILE, **fields)
         hub = huggingface_hub.HfApi(endpoint=_endpoint())
@@ -158,11 +161,12 @@ def push(run: Run, repo: str, *, private: bool = False, **fields: Any) -> str:
     return str(address)
 
 
+@arguments.checked
 def pull(repo: str, out: str | Path | None = None) -> Path:
     """Download a packed model, check it, and write it to a new file; nothing in it is run."""
     with needing("huggingface_hub", "hub"):
         import huggingface_hub
-    name = arguments.text(repo, "repo").rpartition("/")[2]
+    name = repo.rpartition("/")[2]
     path = Path("runs") / f"{name}.safetensors" if out is None else arguments.path(out, "out")
     if path.exists():
         raise UserError(f"{path} exists already; name another file.")

@@ -107,3 +107,15 @@ def test_playing_returns_the_asked_reward_too(run: library.Run):
 def test_gamma_is_for_exact_values(run: library.Run):
     with pytest.raises(UserError, match=r"gamma = 0\.9 is for exact values"):
         run.evaluate(run.skill(0), gamma=0.9)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(0, "is too small; it must be at least 1"), (1.5, "is not a whole number")]
+)
+def test_a_wrong_number_of_episodes_is_refused_by_its_name(
+    run: library.Run, count: Any, words: str
+):
+    with pytest.raises(UserError, match=f"num_episodes = {count} {words}"):
+        run.evaluate(run.skill(0), num_episodes=count)
+    with pytest.raises(UserError, match=f"num_episodes = {count}"):
+        run.evaluate_task(run.skill(0), num_episodes=count)

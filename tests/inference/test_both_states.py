@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from visr.inference import both_states
-from visr.inference.regression import BOTH, estimate
+from visr.inference.compare_methods import BOTH, compare_methods
 from visr.inference.steps import LeftStates, RewardedSteps, TriedTasks
 
 GAMMA = 0.9
@@ -27,7 +27,7 @@ def test_the_task_of_both_states_is_gamma_u_plus_v():
 
 
 def test_a_reward_of_the_state_left_is_found():
-    found = estimate(steps_of(lambda left, reached: left[:, 0] + 2 * reached[:, 1]))
+    found = compare_methods(steps_of(lambda left, reached: left[:, 0] + 2 * reached[:, 1]))
     assert found.best == BOTH
     assert found.validations[BOTH].r_squared > 0.99
     expected = np.array([GAMMA, 2, 0]) / np.hypot(GAMMA, 2)
@@ -35,14 +35,14 @@ def test_a_reward_of_the_state_left_is_found():
 
 
 def test_a_reward_of_the_state_reached_alone_needs_no_second_state():
-    found = estimate(steps_of(lambda left, reached: reached[:, 2], noise=0.5))
+    found = compare_methods(steps_of(lambda left, reached: reached[:, 2], noise=0.5))
     np.testing.assert_allclose(found.estimates[BOTH].w, [0, 0, 1], atol=0.1)
     assert found.estimates[BOTH].standard_error.max() < 0.1
 
 
 def test_a_reward_that_sums_to_a_constant_gives_no_task():
     # r = gamma chi(s') - chi(s), scaled: potential-based shaping leaves every policy as good as before.
-    found = estimate(
+    found = compare_methods(
         steps_of(lambda left, reached: GAMMA * left[:, 0] * -1 + GAMMA**2 * reached[:, 0])
     )
     assert BOTH not in found.estimates
@@ -51,12 +51,12 @@ def test_a_reward_that_sums_to_a_constant_gives_no_task():
 def test_steps_without_left_states_are_regressed_as_before():
     steps = steps_of(lambda left, reached: reached[:, 0])
     plain = RewardedSteps(steps.features, steps.reward, steps.episode)
-    assert BOTH not in estimate(plain).estimates
+    assert BOTH not in compare_methods(plain).estimates
 
 
 def test_forward_backward_takes_the_mean_of_r_times_b():
     steps = steps_of(lambda left, reached: reached @ np.array([1.0, 2.0, 0.0]), by_mean=True)
-    found = estimate(steps)
+    found = compare_methods(steps)
     assert list(found.estimates) == ["mean of r B"] == [found.best]
     mean = (steps.features * steps.reward[:, None]).mean(axis=0)
     np.testing.assert_allclose(found.estimates["mean of r B"].w, mean / np.linalg.norm(mean))
@@ -75,4 +75,4 @@ def test_forward_backward_trusts_the_mean_for_a_constant_reward_too():
         by_mean=True,
         prefers_regression=True,
     )
-    assert estimate(steps).best == "mean of r B"
+    assert compare_methods(steps).best == "mean of r B"

@@ -17,7 +17,7 @@ from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError
 from visr.inference import dataset
 from visr.inference.collect import features
-from visr.inference.regression import estimate
+from visr.inference.compare_methods import compare_methods
 from visr.training.loop import new_agent
 
 
@@ -72,7 +72,7 @@ def test_a_dataset_becomes_features_and_rewards(
     assert found.reward.dtype == np.float64
     assert found.episode.tolist() == [0] * 100 + [1] * 100 + [2] * 50  # so many steps count as one
     assert found.tried is None
-    assert estimate(found).num_steps == 250
+    assert compare_methods(found).num_steps == 250
 
 
 def test_a_dataset_may_name_episodes(codec: SpaceCodec, tmp_path: Path):

@@ -85,3 +85,10 @@ def test_what_is_no_demonstration_is_refused_in_one_sentence(
     with pytest.raises(UserError, match=words) as refused:
         cart.infer(demonstration=given)
     assert "\n" not in str(refused.value)
+
+
+def test_equal_states_have_all_of_phi_in_common_however_long_phi_is():
+    cart = library.load("pretrained:cartpole")  # |phi| is not 1
+    shown = demonstration.Demonstration("still", np.zeros((5, 4), np.float32))
+    compared = shown.infer(cart.visr, lambda: pytest.fail("no other states are needed"))
+    assert "|mean phi| / mean |phi| = 1.00 over" in compared.words[0]

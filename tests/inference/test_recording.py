@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -303,3 +304,17 @@ def test_a_recording_that_names_no_step_is_used(tiny: Any, tmp_path: Path):
     recorded.save(tmp_path / "recorded.safetensors")
     assert Recording.load(tmp_path / "recorded.safetensors").num_steps is None
     assert recording.is_of(tmp_path / "recorded.safetensors", 640)
+
+
+def test_a_recording_of_other_weights_is_recorded_again(tiny: Any, tmp_path: Path):
+    """As after an update of visr has trained a packed model anew, in as many steps."""
+    config = settings(tiny, num_envs=4)
+    path, agent = tmp_path / "recorded.safetensors", untrained(config)
+    for width in (2, agent.task_size):
+        path.unlink(missing_ok=True)
+        mine = recording.kept(path, agent, config, 640)
+        other = np.zeros((len(mine.phi), width), np.float32)
+        dataclasses.replace(mine, phi=other).save(path)
+        found = recording.kept(path, agent, config, 640)
+        np.testing.assert_array_equal(found.phi, mine.phi)
+        np.testing.assert_array_equal(recording.kept(path, agent, config, 640).phi, mine.phi)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visr.inference import regression, search
+from visr.inference import compare_methods, search
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps, TriedTasks
 
@@ -25,7 +25,9 @@ def compared(tried: TriedTasks) -> Comparison:
     random = np.random.default_rng(1)
     phi = random.normal(size=(5 * len(tried.w), 3)).astype(np.float32)
     episode = np.repeat(np.arange(len(tried.w)), 5)
-    return regression.estimate(RewardedSteps(phi, random.normal(size=len(phi)), episode, tried))
+    return compare_methods.compare_methods(
+        RewardedSteps(phi, random.normal(size=len(phi)), episode, tried)
+    )
 
 
 def test_the_expected_return_weighs_tasks_by_their_nearness():
@@ -72,7 +74,7 @@ def test_smoothed_search_wins_where_held_out_returns_are_all_equal():
     tried.returns[:] = -200.0
     tried.returns[near] = -150.0
     found = compared(tried)
-    assert found.best == regression.SMOOTHED
+    assert found.best == compare_methods.SMOOTHED
     assert found.estimates[found.best].w @ GOOD > 0.9
 
 

@@ -23,7 +23,7 @@ from visr.explorer import painting
 from visr.explorer.messages import RequestFields, encoded
 from visr.explorer.task_requests import TaskRequests
 from visr.finetuning.offline_q import BATCH
-from visr.inference.regression import estimate
+from visr.inference.compare_methods import compare_methods
 from visr.inference.steps import RewardedSteps
 from visr.networks.residual_values import ResidualValues
 from visr.run import Run
@@ -51,7 +51,7 @@ def _infer(d: int, seconds: float) -> dict[str, Any]:
     steps = steps_of(d, STEPS)
 
     def ours() -> int:
-        estimate(steps)
+        compare_methods(steps)
         return 1
 
     def limit() -> int:
@@ -66,8 +66,8 @@ def _infer(d: int, seconds: float) -> dict[str, Any]:
     return {
         **compared(turns["infer"], turns["regression"], "cpu", "tasks"),
         "seconds": 1 / rate(turns["infer"], "cpu"),
-        "memory_mb": peak_mb(lambda: estimate(steps)),
-        "memory_mb_of_four_times_the_steps": peak_mb(lambda: estimate(many)),
+        "memory_mb": peak_mb(lambda: compare_methods(steps)),
+        "memory_mb_of_four_times_the_steps": peak_mb(lambda: compare_methods(many)),
     }
 
 

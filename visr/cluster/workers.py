@@ -18,7 +18,7 @@ import torch.distributed as distributed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr import agents, envs
+from visr import agents, envs, library_settings
 from visr import config as configuration
 from visr.agents.base import Agent
 from visr.config import RunConfig
@@ -86,7 +86,7 @@ class ActorWorker(EnvWorker):
     def prepare(self) -> None:
         """Build the environments."""
         config = self._config
-        set_up_torch(config)
+        set_up_process(config)
         env = envs.make_vec(config, group_sizes(config)[self._group])
         agent = devices.prepared(
             agents.new(config.agent, envs.spec(config), config.replay), config.training
@@ -114,7 +114,7 @@ class OnlineEvaluationWorker(EnvWorker):
 
     def prepare(self) -> None:
         """Build the environments."""
-        set_up_torch(self._config)
+        set_up_process(self._config)
         agent = devices.prepared(new_agent(self._config), self._config.training)
         self._agent = agent.requires_grad_(False)
         self._part = self._online = OnlineEvaluation(self._config, self._agent)
@@ -143,7 +143,7 @@ class LearnerWorker(Worker):
     def prepare(self, address_of_first: str | None) -> None:
         """Build agent and learner; several learners connect to each other first."""
         config, num_learners = self._config, self._config.cluster.num_learners
-        set_up_torch(config)
+        set_up_process(config)
         all_reduce = None
         if address_of_first is not None:
             on_gpu = config.cluster.gpus_per_learner > 0
@@ -241,8 +241,9 @@ def with_resources(config: RunConfig, cpus: float, gpus: float) -> RunConfig:
     return configuration.validated(dataclasses.replace(config, training=changed))
 
 
-def set_up_torch(config: RunConfig) -> None:
-    """Set threads, denormals and the allocator as in the single-machine loop."""
+def set_up_process(config: RunConfig) -> None:
+    """Set threads, denormals and the allocator as in the single-machine loop; see `library_settings`."""
+    library_settings.ignore_working_directory()
     torch.set_num_threads(devices.num_threads(config.training))
     torch.set_flush_denormal(True)
     devices.keep_freed_memory()

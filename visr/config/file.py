@@ -15,6 +15,8 @@ from visr.errors import UserError
 
 _LARGEST = 2**20
 """Bytes of a file of settings."""
+_MOST_DOTS = 100
+"""In a line: no setting is nested deeper than its section."""
 
 
 def read(path: str | Path) -> dict[str, Any]:
@@ -23,11 +25,12 @@ def read(path: str | Path) -> dict[str, Any]:
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise ValueError("it is a pipe or a device")
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)  # it may be sparse, and claim terabytes
         if len(content) > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST:,} bytes")
         is_json = path.suffix.lower() == ".json"
-        found = strict_json.parse(content) if is_json else tomllib.loads(content.decode())
+        found = strict_json.parse(content) if is_json else _toml(content.decode())
     except OSError as error:
         raise UserError(f"Cannot read {path}: {error.strerror}; check its name.") from None
     except (ValueError, RecursionError) as error:  # both parsers raise kinds of ValueError
@@ -54,6 +57,13 @@ def read(path: str | Path) -> dict[str, Any]:
             "all of them."
         )
     return fields
+
+
+def _toml(text: str) -> dict[str, Any]:
+    """The content of a TOML text; tomllib takes the square of the parts of a key in memory."""
+    if max((line.count(".") for line in text.splitlines()), default=0) > _MOST_DOTS:
+        raise ValueError(f"a line has more than {_MOST_DOTS} dots")
+    return tomllib.loads(text)
 
 
 def _counts() -> set[str]:

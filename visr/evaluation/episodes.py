@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr import envs
+from visr import arguments, envs
 from visr.agents.base import Agent
 from visr.config import RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskActor, TaskSchedule
@@ -51,6 +51,7 @@ class _AskedReturns:
         np.add.at(self.returns, steps.episode, self._asked.of(steps))
 
 
+@arguments.checked
 def evaluate(
     agent: Agent,
     config: RunConfig,
@@ -64,6 +65,7 @@ def evaluate(
     compare: bool = True,
 ) -> EpisodeEvaluation:
     """Play the task; with `compare` also the random policy and the best constant action."""
+    arguments.count(num_episodes, "num_episodes")
     shared = {"num_episodes": num_episodes, "seed": seed}
 
     def played(task: Task, name: str, epsilon: float | None) -> tuple[PolicyReturns, Condition]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 
-from visr import atari_games, envs
+from visr import arguments, atari_games, envs
 from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
@@ -61,6 +61,7 @@ class PhaseTwo:
         return schema.to_dict(self.record)
 
 
+@arguments.checked
 def run(
     agent: Agent,
     config: RunConfig,
@@ -155,6 +156,7 @@ def evaluate_task(
     on_step: Callable[[EpisodeSteps], None] | None = None,
 ) -> Condition:
     """Raw scores of whole episodes that pursue the task."""
+    arguments.count(num_episodes, "num_episodes")
     w = task.w.astype(np.float32)
     return _play(
         agent,

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr import envs
+from visr import arguments, envs
 from visr.agents.base import Agent, BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
@@ -30,6 +30,7 @@ _BATCH = 1024
 
 
 @torch.inference_mode()
+@arguments.checked
 def collect_rewarded(
     agent: Agent,
     config: RunConfig,

@@ -71,8 +71,8 @@ class Demonstration:
         w, error = mean / length, phi.std(axis=0) / math.sqrt(len(phi)) / length
         estimates = {STATES: Estimate(STATES, w, 0.0, math.inf, error.astype(np.float64))}
         words = [
-            f"The states have much in common if this is near 1: mean phi . w = {length:.2f} over "
-            f"{len(phi):,} states."
+            "The states have much in common if this is near 1: |mean phi| / mean |phi| = "
+            f"{length / np.linalg.norm(phi, axis=1).mean():.2f} over {len(phi):,} states."
         ]
         best, shares = STATES, {}
         if self.has_reference:

@@ -81,9 +81,9 @@ def _trust(method: str, validation: Validation, is_random_search: bool) -> str:
 def best_played(
     means: dict[str, float], errors: dict[str, float | None], before: str
 ) -> tuple[str, str]:
-    """The method with the highest mean return, and why; `before`, unless its return is lower.
+    """The method with the highest mean return, and why; among equal ones `before`.
 
-    It is lower if the difference exceeds two standard errors, which a single episode does not have.
+    `why` says if its lead is below two standard errors, which a single episode does not have.
     """
     highest = max(means.values())
     lead = highest - means[before]
@@ -93,7 +93,7 @@ def best_played(
     both = [errors[most], errors[before]]
     if lead > 2 * math.hypot(*(math.inf if error is None else error for error in both)):
         return most, f"it returned most, {highest:,.2f}"
-    return before, (
-        f"the episodes do not tell its return, {means[before]:,.2f}, from the highest, {highest:,.2f} "
-        f"({most}), which was not the best before; more --trials may"
+    return most, (
+        f"it returned most, {highest:,.2f}, but the episodes do not tell that from {means[before]:,.2f} "
+        f"({before}); more --trials may"
     )

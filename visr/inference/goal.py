@@ -16,6 +16,7 @@ from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
 from visr.inference import asked_reward, regression
 from visr.inference.collect import features
+from visr.inference.compare_methods import compare_methods
 from visr.inference.grid_rewards import read_array
 from visr.inference.recording import Recording
 from visr.inference.regression import Comparison, Estimate
@@ -77,7 +78,7 @@ class Goal:
             r_squared = regression.fit_along(w, steps)[1]
             words.append(_seen(self.distance, float(steps.reward.mean())))
             if not steps.is_constant:
-                others = regression.estimate(steps)
+                others = compare_methods(steps)
         mode = Estimate(
             METHOD, w, r_squared, np.inf, np.full(size, np.sqrt(1 - min(length, 1) ** 2))
         )

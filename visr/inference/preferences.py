@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from visr.agents.base import Agent, BehaviourModel
@@ -27,8 +28,9 @@ _PRIOR_DEVIATION = 3.0
 _EQUAL_DEVIATION = 0.1
 """Of w . difference of two segments that are as good, in the same units."""
 _NUM_SAMPLES = 100
-_NUM_PROPOSED = 300
-_SMOOTHNESS = 2.0
+_NUM_PROPOSED = 400
+"""Segments among which a pair is chosen."""
+_SMOOTHNESS = 5.0
 _NUM_FITTED = 20_000
 """Steps from which the prior is computed."""
 _LEAST_VARIANCE = 1e-6
@@ -92,30 +94,29 @@ class Posterior:
     covariance: Floats
     """[d, d]"""
 
-    def draws(self, count: int, seed: int = 0) -> Floats:
-        """Draws of w, [count, d]."""
-        rng = np.random.default_rng(seed)
-        return rng.multivariate_normal(self.mean, self.covariance, size=count)
-
     def samples(self, count: int, seed: int = 0) -> Floats:
         """Draws of w at unit length, [count, d]."""
-        drawn = self.draws(count, seed)
+        rng = np.random.default_rng(seed)
+        drawn = rng.multivariate_normal(self.mean, self.covariance, size=count)
         return drawn / np.linalg.norm(drawn, axis=1, keepdims=True)
 
 
 def smooth_prior(
     phi: NDArray[np.floating], episode: NDArray[np.intp], length: int = SEGMENT
 ) -> Floats | None:
-    """C^(-1/2) (1 + 2 C^(-1/2) D C^(-1/2))^(-2) C^(-1/2), [d, d]: C is the covariance of phi, D that of its
-    change in one step; scaled so that differences of segments have unit deviation.
+    """C^(-1/2) (1 + 5 C^(-1/2) D C^(-1/2))^(-2) C^(-1/2), [d, d]: C is the covariance of phi, D that of its
+    change in one step; scaled so that differences of segments have deviation 3.
 
-    Rewards phi . w that change little from step to step are likelier. None without a segment in one episode.
+    Rewards phi . w that change little from step to step are likelier. A step counts once, however often the
+    policies repeat it. None without a segment in one episode.
     """
     rng, begins = np.random.default_rng(0), starts(episode, length)
     if len(begins) < 2:
         return None
     at = rng.choice(begins, min(_NUM_FITTED, len(begins)), replace=False)
-    now, change = phi[at].astype(np.float64), (phi[at + 1] - phi[at]).astype(np.float64)
+    steps = np.unique(np.hstack([phi[at], phi[at + 1]]).astype(np.float64), axis=0)
+    now, after = np.split(steps, 2, axis=1)
+    change = after - now
     spread, basis = np.linalg.eigh(np.cov(now.T))
     is_used = spread > max(_LEAST_VARIANCE * spread.max(), 1e-12)
     if not is_used.any():
@@ -125,7 +126,7 @@ def smooth_prior(
     speed, turn = np.linalg.eigh(changed.T @ changed / len(changed))
     root = (whiten @ turn) / (1 + _SMOOTHNESS * speed.clip(0))
     sums = segment_sums(phi, [(i, i + length) for i in at[:2_000].tolist()]) @ root
-    return root @ root.T / max(2 * float(sums.var(axis=0).sum()), 1e-12)
+    return root @ root.T * _PRIOR_DEVIATION**2 / max(2 * float(sums.var(axis=0).sum()), 1e-12)
 
 
 def prior_of(agent: Agent, phi: NDArray[np.floating], episode: NDArray[np.intp]) -> Floats | None:
@@ -198,45 +199,38 @@ def next_pair(
 ) -> tuple[int, int]:
     """The starts of two segments to compare, given what the answers so far say of w.
 
-    Questions of even `number` are the random pair that tells most about w: the entropy of the mean answer
-    minus the mean entropy of the answers. In the others two draws of w each name the best of some random
-    segments (double Thompson sampling).
+    Of some random segments it is the pair with the largest E[max(w . a, w . b)] (Lin et al., 2022): both may
+    be good, and which is better is not known yet.
     """
     if len(candidates) < 2:
         raise UserError(
             f"No two segments of {length} steps were recorded; train with longer episodes."
         )
-    rng = np.random.default_rng(number)
-    starts = rng.choice(candidates, _NUM_PROPOSED), rng.choice(candidates, _NUM_PROPOSED)
-    first, second = (
-        segment_sums(phi, [(at, at + length) for at in side.tolist()]) for side in starts
-    )
+    proposed = np.random.default_rng(number).choice(candidates, _NUM_PROPOSED)
+    sums = segment_sums(phi, [(at, at + length) for at in proposed.tolist()])
     if known is None:  # nothing is known of w: the pair that differs most
-        a = b = int(np.square(first - second).sum(axis=1).argmax())
-    elif number % 2:
-        a, b = _two_favourites(first, second, known.draws(_NUM_SAMPLES, number))
+        value = _squared_distances(sums @ sums.T)
     else:
-        a = b = _most_telling(first - second, known.draws(_NUM_SAMPLES, number))
-    return int(starts[0][a]), int(starts[1][b])
+        value = _expected_maximum(sums @ known.mean, sums @ known.covariance @ sums.T)
+    a, b = np.unravel_index(value.argmax(), value.shape)
+    return int(proposed[a]), int(proposed[b])
 
 
-def _two_favourites(first: Floats, second: Floats, draws: Floats) -> tuple[int, int]:
-    """The best of the first sums [P, d] for one draw of w, and another of the second sums for another."""
-    a = int((first @ draws[0]).argmax())
-    best = (second @ draws[1:].T).argmax(axis=0)
-    others = best[np.abs(second[best] - first[a]).max(axis=1) > 1e-9]
-    return a, int(others[0]) if len(others) else int((second @ draws[0]).argmin())
+def _expected_maximum(mean: Floats, covariance: Floats) -> Floats:
+    """E[max(x_i, x_j)] of a Gaussian x; -inf where both are the same: [P], [P, P] -> [P, P]."""
+    variance = _squared_distances(covariance)
+    deviation = np.sqrt(np.maximum(variance, 1e-12))
+    gap = (mean[:, None] - mean) / deviation
+    density = np.exp(-np.square(gap) / 2) / math.sqrt(2 * math.pi)
+    cumulative = torch.special.ndtr(torch.from_numpy(gap)).numpy()
+    value = mean + deviation * (gap * cumulative + density)
+    return np.where(variance < 1e-9, -np.inf, value)
 
 
-def _most_telling(gaps: Floats, draws: Floats) -> int:
-    """The pair, of gaps [P, d], about which draws of w disagree most while each is sure."""
-    chance = 1 / (1 + np.exp(-np.clip(gaps @ draws.T, -30, 30)))
-    return int((_entropy(chance.mean(axis=1)) - _entropy(chance).mean(axis=1)).argmax())
-
-
-def _entropy(chance: Floats) -> Floats:
-    p = np.clip(chance, 1e-12, 1 - 1e-12)
-    return -p * np.log(p) - (1 - p) * np.log(1 - p)
+def _squared_distances(products: Floats) -> Floats:
+    """|x_i - x_j|^2 from inner products [P, P]."""
+    size = np.diag(products)
+    return size[:, None] + size - 2 * products
 
 
 def pairs_of_file(path: Path) -> list[Any]:

@@ -16,6 +16,7 @@ from visr import arguments
 from visr.agents.base import BehaviourModel
 from visr.config import InferenceConfig
 from visr.errors import UserError
+from visr.inference.compare_methods import compare_methods
 from visr.inference.dataset import MINARI
 from visr.inference.regression import Comparison, estimate
 from visr.inference.steps import RewardedSteps
@@ -64,6 +65,8 @@ class Reward:
         """Regression and search on the steps; `model` gave them their features."""
         steps = data()
         steps.check()
+        if self.config is None:
+            return compare_methods(steps)
         return estimate(steps, self.config)
 
 

@@ -34,6 +34,8 @@ _NOTE_EVERY = 100
 """Rounds of all environments between two notes."""
 _LARGEST = 2**28
 """Bytes of observations: a quarter of a gigabyte."""
+_NUM_CHECKED = 32
+"""Steps of a kept recording whose features are computed again."""
 _METADATA = ("names", "num_steps")
 """Fields that are not arrays."""
 
@@ -216,7 +218,9 @@ def keep(recorded: Recording, path: Path, num_steps: int) -> Recording:
 def kept(path: Path, agent: BehaviourModel, config: RunConfig, num_steps: int) -> Recording:
     """The recording of the agent of that step: from the file, or recorded now."""
     if is_of(path, num_steps):
-        return Recording.load(path)
+        recorded = Recording.load(path)
+        if _fits(recorded, agent):
+            return recorded
     if not can_record(agent, config):
         raise UserError(
             f"No sample of {config.env} was kept, as its observations are large or recorded_steps "
@@ -224,6 +228,19 @@ def kept(path: Path, agent: BehaviourModel, config: RunConfig, num_steps: int) -
         )
     recorded = record(agent, config, config.inference.recorded_steps)
     return keep(recorded, path, num_steps)
+
+
+def _fits(recorded: Recording, agent: BehaviourModel) -> bool:
+    """Whether the features are this agent's; a packed model may be another one after an update of visr.
+
+    Half of them must agree: which steps ended an episode is not kept, and changes phi of some agents.
+    """
+    steps = recorded.steps()
+    before, reached = steps.observation[:_NUM_CHECKED], steps.next_observation[:_NUM_CHECKED]
+    phi, kept = collect.features(agent, reached, before), recorded.phi[:_NUM_CHECKED]
+    if phi.shape != kept.shape:
+        return False
+    return bool(np.isclose(phi, kept, rtol=1e-3, atol=1e-3).all(axis=1).mean() >= 0.5)
 
 
 def can_record(agent: BehaviourModel, config: RunConfig) -> bool:

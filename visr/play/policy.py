@@ -66,6 +66,7 @@ class Policy(Summary):
             chosen = self._actor.act(batch, np.broadcast_to(begins, len(batch)).copy())
         return self._decoded(chosen, is_single)
 
+    @arguments.checked
     def predict(
         self,
         observation: Any,

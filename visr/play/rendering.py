@@ -6,6 +6,7 @@ import functools
 import itertools
 import shutil
 import tempfile
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -80,7 +81,8 @@ class RenderedGym(Screen):
 
     def __init__(self, config: RunConfig) -> None:
         try:
-            self._copy = gymnasium.make(modules.load(config.env), render_mode="rgb_array")
+            with warnings.catch_warnings(action="ignore"):  # the refusal below says it
+                self._copy = gymnasium.make(modules.load(config.env), render_mode="rgb_array")
         except (Exception, SystemExit) as error:  # other people's code
             reason = reason_of(error)
             raise UserError(

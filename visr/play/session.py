@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from visr import envs
+from visr import arguments, envs
 from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
@@ -105,6 +105,7 @@ _MOST, _MOST_ON_ENDLESS_GRID = 4_500, 100
 """Steps of an episode that does not end before; on a grid the agent arrives earlier."""
 
 
+@arguments.checked
 def play(
     agent: Agent,
     config: RunConfig,

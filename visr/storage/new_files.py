@@ -178,7 +178,7 @@ def _temporary(name: str, place: int) -> tuple[str, int]:
 
 def _opened(path: Path, create: bool) -> int:
     whole = _absolute(path)
-    root = next((place for place in (whole, *whole.parents) if place in _roots), None)
+    root = next((place for place in (*whole.parents[::-1], whole) if place in _roots), None)
     if root is None or ".." in path.parts:  # the user's own path: links in it are meant
         if create:
             make_directories(path)

@@ -218,7 +218,7 @@ def _parsed(text: str) -> Any:
 def pack(
     path: Path, card: Card, tensors: dict[str, Tensor], tasks: dict[str, Task], most: int = LARGEST
 ) -> Path:
-    """Write a packed model of at most `most` bytes."""
+    """Write a packed model of at most `most` bytes; nothing is written if it could not be opened again."""
     import numpy as np
     import safetensors.torch
     import torch
@@ -229,6 +229,8 @@ def pack(
         if task.refinement is not None
         for k, weight in task.refinement.weights.items()
     }
+    with schema.refusing("The model cannot be packed", "give other values"):
+        card = schema.read(Card, schema.to_dict(card), "its card")
     try:
         stored = packed_weights.stored(tensors | refined, card.precision)
     except ValueError as error:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
+from visr import library_settings
 from visr.config import RunConfig, to_dict
 from visr.errors import UserError, needing
 from visr.storage import new_files
@@ -83,7 +84,8 @@ class WeightsAndBiases:
                 resume="allow",
                 dir=run.path,
                 config=to_dict(config),
-                settings=wandb.Settings(console="off"),  # it would take over stdout and stderr
+                # it would take over stdout and stderr, and run git in the working directory
+                settings=wandb.Settings(console="off", disable_git=True),
             )
 
     def plot(self, values: Mapping[str, float], num_steps: int) -> None:
@@ -99,6 +101,8 @@ def require_wandb() -> Any:
     """Import wandb and log in; a UserError if it is not installed or not logged in."""
     with needing("wandb", "wandb", "--wandb"):
         import wandb
+    with library_settings.elsewhere(), _wandb_errors(wandb):
+        wandb.setup()
     if os.environ.get("WANDB_MODE", "online") == "online":
         with _wandb_errors(wandb):
             wandb.login()

@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from visr import agents, child_processes, envs, strict_json
+from visr import agents, child_processes, envs, library_settings, strict_json
 from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
@@ -171,6 +171,7 @@ def _answer(
 
 
 def _main() -> None:
+    library_settings.ignore_working_directory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)

@@ -178,6 +178,7 @@ def _be_the_command(
     code = 70
     try:
         os.setsid()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it
         os.environ[_MARK] = mark
         for path, descriptor in zip(outputs, (1, 2), strict=True):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)

@@ -98,6 +98,7 @@ VICTIMS = {
         Victim("replay", 24, False, pretrain(REPLAY)),
         Victim("simple", 6, False, pretrain(SIMPLE)),
         Victim("finetune", 24, True, finetune(FINETUNE)),
+        Victim("refine", 10, True, on_run("refine", "old", "--num-updates", "200")),
         Victim("infer", 18, True, on_run("infer", "--reward", "boxes:7", "--name", "new")),
         Victim("evaluate", 16, True, on_run("evaluate", "old")),
         Victim("report", 16, True, on_run("report")),

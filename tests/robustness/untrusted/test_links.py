@@ -76,6 +76,20 @@ def test_a_report_of_many_runs_is_not_written_through_a_link(
     assert list((run.parent / "site").iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["logs", "runs", "runs/visr"])
+def test_a_plan_is_not_written_through_a_link(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    plan, elsewhere = tmp_path / "plan", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (plan / name).parent.mkdir(parents=True)
+    (plan / name).symlink_to(elsewhere)
+    words = ["reproduce", "grid", "--only", "visr", "--seeds", "0", "--num-steps", "1300"]
+    assert main([*words, "--out", str(plan)]) != 0
+    assert f"{Path(name).name} is a link to another place" in capsys.readouterr().err
+    assert list(elsewhere.iterdir()) == []
+
+
 @pytest.mark.timeout(60)  # reading a pipe would block for ever
 @pytest.mark.parametrize("name", ["metrics.csv", "portrait.safetensors", "tasks/a.json"])
 def test_a_pipe_in_a_run_does_not_block(name: str, run: Path, capsys: pytest.CaptureFixture[str]):

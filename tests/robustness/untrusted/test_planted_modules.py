@@ -1,4 +1,5 @@
-"""Python files in the working directory or in a run are never imported, whatever the command."""
+"""Python files in the working directory or in a run are never imported, whatever the command, and libraries
+read no settings there."""
 
 from __future__ import annotations
 
@@ -36,6 +37,14 @@ COMMANDS = {
 }
 UNREACHABLE = ("push", "pull")
 """There is no hub here."""
+NEW_RUNS = {
+    "simple": "MinAtar/Breakout-v1 --algorithm simple --num-steps 100",
+    "rainbow": "MinAtar/Breakout-v1 --algorithm rainbow --num-steps 400",
+    "dqn": "CartPole-v1 --algorithm dqn --num-steps 400",
+    "replay": "visr/Grid-v0 --preset replay-grid --num-steps 2048 --num-updates 2",
+    "wandb": "visr/Grid-v0 --preset smoke --num-steps 2560 --wandb",
+    "cluster": "visr/Grid-v0 --preset smoke --num-steps 2560 --cluster local",
+}
 
 
 @pytest.fixture
@@ -47,12 +56,18 @@ def planted(trained: Path, tmp_path: Path) -> Path:
         place.mkdir(exist_ok=True)
         for name in MODULES:
             (place / f"{name}.py").write_text(f"open({str(tmp_path / 'MARK')!r}, 'a').write('x')\n")
+        (place / "matplotlibrc").write_bytes(
+            b"\xff"
+        )  # importing Matplotlib raises if it reads this
+        (place / "wandb").mkdir()
+        (place / "wandb" / "settings").write_text("[default]\nentity = thief\n")
     return run
 
 
 def execute(words: list[str], place: Path) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VISR_TRUST")}
     environment["HF_ENDPOINT"] = "http://127.0.0.1:1"  # no hub
+    environment["WANDB_MODE"] = "offline"
     return subprocess.run(words, cwd=place, env=environment, capture_output=True, text=True)
 
 
@@ -74,9 +89,20 @@ def test_workers_of_a_resumed_run_import_no_files_of_it(planted: Path, tmp_path:
     assert not (tmp_path / "MARK").exists()
 
 
-def test_workers_on_ray_import_no_files_of_the_working_directory(planted: Path, tmp_path: Path):
-    words = ["pretrain", "--preset", "smoke", "--out", str(tmp_path / "new"), "--cluster", "local"]
+@pytest.mark.parametrize("kind", NEW_RUNS)
+def test_no_training_reads_the_working_directory(kind: str, planted: Path, tmp_path: Path):
+    words = ["pretrain", *NEW_RUNS[kind].split(), "--out", str(tmp_path / "new")]
     done = execute([str(VISR), *words], planted)
+    assert done.returncode == 0, done.stderr
+    assert "thief" not in done.stderr + done.stdout
+    assert "Loading settings" not in done.stderr
+    assert b"thief" not in b"".join(f.read_bytes() for f in tmp_path.rglob("new/wandb/*/*.wandb"))
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_the_explorer_reads_no_files_of_the_working_directory(planted: Path, tmp_path: Path):
+    words = [str(VISR), "explore", ".", "--export", str(tmp_path / "atlas.html"), "--skills", "2"]
+    done = execute(words, planted)
     assert done.returncode == 0, done.stderr
     assert not (tmp_path / "MARK").exists()
 

@@ -12,19 +12,20 @@ import shutil
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from visr import api, pretraining, strict_json, terminal
+from visr import api, library_settings, pretraining, strict_json, terminal
 from visr import config as configuration
 from visr.api import Run
 from visr.config import BASELINES, FinetuneConfig, RunConfig
 from visr.errors import Stopped, UserError
 from visr.finetuning import run as finetuning
+from visr.inference.compare_methods import compare_methods
 from visr.inference.prompts import ENV_REWARD
-from visr.inference.regression import estimate
 from visr.paper.reproduce.agents import INFERENCE_SHARE, RELABELLING, UPDATES_PER_FREE_STEP, Way
 from visr.paper.reproduce.plan import Counts
-from visr.storage import schema
+from visr.storage import new_files, schema
 from visr.storage.files import write_json
 from visr.storage.records.finetuning import FinetuneResult
 from visr.storage.records.task import Task
@@ -38,6 +39,7 @@ _STEPS_PER_ROUND = FinetuneConfig.num_envs * FinetuneConfig.unroll_length
 
 def run(arguments: dict[str, Any]) -> None:
     """Train, evaluate or adapt, as `runner.instructions` says; continue what was started before."""
+    new_files.confine(Path(arguments["plan"]))
     directory, counts = RunDir(arguments["run"]), Counts(**arguments["counts"])
     if arguments["phase"] == "train":
         train(directory, configuration.from_dict(arguments["config"]), arguments["job"])
@@ -129,7 +131,7 @@ def infer(run: Run, share: int, most: int) -> tuple[Task, int]:
         if steps.num_rewarded:
             steps = steps.clipped() if run.config.inference.clip_rewards else steps
             steps.check()
-            return run.task_of(estimate(steps), "best", ENV_REWARD), spent
+            return run.task_of(compare_methods(steps), "best", ENV_REWARD), spent
     return run.skill(seed), spent
 
 
@@ -170,6 +172,7 @@ def _exit_when_input_closes() -> None:
 
 
 def _main() -> int:
+    library_settings.ignore_working_directory()
     arguments = strict_json.parse(sys.stdin.buffer.readline())
     _exit_when_input_closes()
     try:

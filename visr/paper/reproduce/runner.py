@@ -150,6 +150,7 @@ def instructions(job: Job, out: Path) -> dict[str, Any]:
     """The JSON-able arguments of `phases.run`."""
     return {
         "phase": job.phase,
+        "plan": str(out),
         "run": str(out / job.run),
         "config": configuration.to_dict(job.config),
         "counts": vars(job.counts),

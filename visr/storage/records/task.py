@@ -236,6 +236,7 @@ def _is_pair(part: Any) -> bool:
     return isinstance(part[0], Task) and isinstance(part[1], int | float | np.number)
 
 
+@arguments.checked
 def mix(parts: Sequence[tuple[Task, float]], name: str | None = None) -> Task:
     """The task whose reward is the weighted sum of the parts': w = sum of weight * w_i, at unit length.
 

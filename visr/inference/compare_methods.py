@@ -1,0 +1,195 @@
+"""Every method on the same rewarded steps, and how far to trust each: held-out and resampled episodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from visr.config.fields import InferenceConfig
+from visr.inference import block_sums, both_states, explain, search
+from visr.inference.regression import (
+    LEAST_SQUARES,
+    SEARCH,
+    Comparison,
+    Estimate,
+    Validation,
+    fit_or_none,
+    from_fit,
+    from_search,
+    r_squared_along,
+    require_any,
+)
+from visr.inference.search import Found
+from visr.inference.steps import Floats, RewardedSteps, TriedTasks
+from visr.ops.regression import RewardSums, has_constant, solve
+
+SMOOTHED, BOTH = "smoothed search", "both states"
+_RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
+_ROUNDING = 1e-9
+"""A relative difference that rounding alone can make."""
+
+
+def compare_methods(steps: RewardedSteps) -> Comparison:
+    """Infer w by every method; held-out episodes choose the best."""
+    rows = _rows(steps)
+    estimates = {name: row.estimate for name, row in rows.items()}
+    require_any(estimates)
+    validations = _validations(rows, steps.tried)
+    is_exact = steps.is_constant and has_constant(steps.sums())  # R^2 of a constant says nothing
+    best = LEAST_SQUARES if is_exact and LEAST_SQUARES in estimates else _best(validations)
+    fits = [name for name, row in rows.items() if row.explained >= explain.LITTLE]
+    if steps.prefers_regression and fits:
+        best = max(fits, key=lambda name: (rows[name].r_squared, rows[name].explained))
+    words = explain.words(estimates[best].method, validations[best], steps, best == SEARCH)
+    counts = (steps.num_steps, steps.num_episodes, steps.num_rewarded)
+    return Comparison(estimates, best, *counts, validations, words)
+
+
+class _Row(NamedTuple):
+    """One method's estimate, and what validates it."""
+
+    estimate: Estimate
+    r_squared: float
+    """On held-out blocks."""
+    w_of_others: Floats
+    """[d], without the held-out episodes."""
+    resampled: Floats
+    """[K, d], of resampled episodes."""
+    explained: float = 0.0
+    """Share of r^2 on held-out blocks that a regression explains."""
+
+
+def _rows(steps: RewardedSteps) -> dict[str, _Row]:
+    blocks, tried = steps.blocks(), steps.tried
+    rows = _by_mean(blocks) if steps.by_mean else _by_regressions(steps, blocks)
+    if tried is not None:
+        rows[SEARCH] = _by_search(search.best_episode(tried), blocks)
+        if len(tried.returns) >= search.ENOUGH:
+            rows[SMOOTHED] = _by_search(search.best_neighbourhood(tried), blocks)
+    return rows
+
+
+def _by_mean(blocks: list[RewardSums]) -> dict[str, _Row]:
+    found = search.mean_task(blocks)
+    if found is None:
+        return {}
+    others, held_out = (block_sums.projected(sums, found.w) for sums in block_sums.split(blocks))
+    explained = block_sums.explained(held_out, solve(others))
+    return {search.MEAN: _by_search(found, blocks)._replace(explained=explained)}
+
+
+def _by_regressions(steps: RewardedSteps, blocks: list[RewardSums]) -> dict[str, _Row]:
+    resampled = block_sums.resampled(blocks)
+    fits = {
+        name: _by_regression(name, settings, blocks, resampled)
+        for name, settings in _regressions(blocks, steps.is_constant).items()
+    }
+    if steps.left is not None and not steps.is_constant:
+        fits[BOTH] = _by_both_states(steps, steps.left.gamma)
+    return {name: row for name, row in fits.items() if row is not None}
+
+
+def _by_both_states(steps: RewardedSteps, gamma: float) -> _Row | None:
+    """Ridge regression on chi(s) and chi(s'); None where the task is 0."""
+    blocks = both_states.joined(steps).blocks()
+    centred = not has_constant(block_sums.total(blocks))
+    settings = {"centred": centred, "ridge": _best_ridge(blocks, centred)}
+    resampled = block_sums.resampled(blocks, block_sums.FEWER_RESAMPLES)
+    row = _by_regression(BOTH, settings, blocks, resampled)
+    w = None if row is None else both_states.task(row.estimate.w, gamma)
+    if row is None or w is None or not w.any():
+        return None
+    found = row.estimate
+    error = both_states.error(found.w, found.standard_error, gamma)
+    return _Row(
+        dataclasses.replace(found, w=w, standard_error=error),
+        row.r_squared,
+        both_states.task(row.w_of_others, gamma),
+        both_states.task(row.resampled, gamma),
+        row.explained,
+    )
+
+
+def _regressions(blocks: list[RewardSums], is_constant: bool) -> dict[str, dict[str, Any]]:
+    """Settings of `solve` by method; a constant reward or feature leaves nothing to centre."""
+    if is_constant:
+        return {LEAST_SQUARES: {}}
+    if has_constant(block_sums.total(blocks)):
+        return {"ridge": {"ridge": _best_ridge(blocks, centred=False)}}
+    return {
+        LEAST_SQUARES: {},
+        "ridge": {"ridge": _best_ridge(blocks, centred=False)},
+        "centred": {"centred": True},
+        "centred ridge": {"centred": True, "ridge": _best_ridge(blocks, centred=True)},
+        "whitened": {"centred": True, "whitened": True},
+    }
+
+
+def _best_ridge(blocks: list[RewardSums], centred: bool) -> float:
+    """The penalty that predicts held-out blocks best."""
+    others, held_out = block_sums.split(blocks)
+    scores = [
+        block_sums.predicted(held_out, solve(others, centred=centred, ridge=r)) for r in _RIDGES
+    ]
+    return _RIDGES[int(np.argmax(scores))]
+
+
+def _by_regression(
+    name: str, settings: dict[str, Any], blocks: list[RewardSums], resampled: list[RewardSums]
+) -> _Row | None:
+    config, (others, held_out) = InferenceConfig(**settings), block_sums.split(blocks)
+    fit = fit_or_none(block_sums.total(blocks), config)
+    if fit is None:
+        return None
+    part = solve(others, **settings)
+    again = [fit_or_none(sums, config) for sums in resampled]
+    method = f"{name} ({config.ridge:g})" if config.ridge else name
+    return _Row(
+        from_fit(method, fit),
+        block_sums.predicted(held_out, part),
+        part.w / max(float(np.linalg.norm(part.w)), 1e-12),
+        np.array([other.w for other in again if other is not None] or [fit.w]),
+        block_sums.explained(held_out, part),
+    )
+
+
+def _by_search(found: Found, blocks: list[RewardSums]) -> _Row:
+    estimated = from_search(found, block_sums.total(blocks))
+    r_squared = r_squared_along(estimated.w, *block_sums.split(blocks))
+    return _Row(estimated, r_squared, found.w_of_others, found.resampled)
+
+
+def _validations(rows: dict[str, _Row], tried: TriedTasks | None) -> dict[str, Validation]:
+    expected = dict.fromkeys(rows)
+    if tried is not None and len(tried.returns) >= search.ENOUGH:
+        kappa, (_, held_out) = search.best_kappa(tried), search.split(tried)
+        expected = {
+            name: float(search.expected_return(held_out, row.w_of_others, kappa))
+            for name, row in rows.items()
+        }
+    return {
+        name: Validation(
+            r_squared=row.r_squared,
+            interval=np.quantile(row.resampled, [0.05, 0.95], axis=0),
+            bootstrap_cosine=float((row.resampled @ row.estimate.w).mean()),
+            expected_return=expected[name],
+        )
+        for name, row in rows.items()
+    }
+
+
+def _best(validations: dict[str, Validation]) -> str:
+    """The highest expected return if it is known; else R^2, or random search if no fit explains much."""
+    expected = {
+        n: v.expected_return for n, v in validations.items() if v.expected_return is not None
+    }
+    if expected:
+        values = np.array(list(expected.values()))
+        if len(values) > 1 and np.ptp(values) <= _ROUNDING * np.abs(values).max():
+            return SMOOTHED  # held-out episodes tell no difference, and only smoothed search used them all
+        return max(expected, key=lambda name: expected[name])
+    best = max(validations, key=lambda name: validations[name].r_squared)
+    explains = validations[best].r_squared >= explain.LITTLE
+    return best if explains or SEARCH not in validations else SEARCH
