@@ -507,7 +507,7 @@ What a limit leaves out: the grid's is matrix products alone, without biases, Re
 time next to matrices this small; the replay learner's leaves out Adam, the target network's step, sampling and relabelling; MinAtar's leaves
 out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
 MinAtar's second process only acts and waits for the first, which only learns. `bench start`'s `training` is a whole run of one round, with its
-evaluation, report and checkpoint."""
+evaluation, report and checkpoint. A ratio above 1 (one action on the grid) says that the passes as measured are no limit; why is not known."""
 
 SPEED_LIMITS = {
     "grid": ("grid loop, two processes", "its matrix products on as many cores, and the bare grid"),
@@ -615,7 +615,8 @@ def _side_by_side() -> list[str]:
     ]
     words = (
         "Environment steps per CPU second of whole programs on one core, each with its own default network and numbers of\n"
-        "environments and updates; two runs with different numbers of steps, whose difference leaves out imports and compilation."
+        "environments and updates; from two numbers of steps, whose difference leaves out imports and compilation. On a busy machine, with\n"
+        "programs run once except ours; JAX_VISR with gymnax 0.0.8, a present jax and its calls of flax brought up to date."
     )
     command = (
         "```sh\npython experiments/side_by_side.py results/speed/side_by_side.csv \\\n"
