@@ -28,6 +28,7 @@ from visr.training.loop import new_agent
 from visr.types import TaskBatch
 
 Case = Callable[[], object]
+_ONE_GROUP: dict[str, object] = {"num_actor_groups": 1, "num_processes": 1}
 
 
 def cases() -> Iterator[tuple[str, int, Case]]:
@@ -37,11 +38,13 @@ def cases() -> Iterator[tuple[str, int, Case]]:
     for count in (10_000, 100_000, 1_000_000, 10_000_000):
         yield "inference: steps (d = 16)", count, partial(compare_methods, steps_of(16, count))
     for num_envs in (1, 8, 64, 512):
-        config = configuration.replace(presets.get("grid"), num_envs=num_envs)
+        config = configuration.replace(presets.get("grid"), num_envs=num_envs, **_ONE_GROUP)
         actor = Actor(config, envs.make_vec(config, num_envs), new_agent(config), 0)
         yield "acting on the grid: environments", num_envs, actor.collect
     for d in (5, 16, 64, 256):
-        config = configuration.replace(presets.get("grid"), num_envs=64, num_features=d)
+        config = configuration.replace(
+            presets.get("grid"), num_envs=64, num_features=d, **_ONE_GROUP
+        )
         actor = Actor(config, envs.make_vec(config, 64), new_agent(config), 0)
         yield "acting on the grid: d", d, actor.collect
     for num_policies in (1, 10, 100, 1_000):

@@ -22,7 +22,7 @@ def run_world(name: str, seed: int, kept: Path | None, out: Path) -> None:
     preset, shape = WORLDS[name]
     chosen = {"seed": seed, "evaluate_every": 10**9, **shape}
     config = configuration.replace(presets.get(preset), env="visr/Grid-v0", **chosen)
-    with pretrained(config, kept) as (run, spent):
+    with pretrained(config, kept) as (run, _):
         assert run.world is not None
         steps = len(run.offline_steps)
         for kind in KINDS:
@@ -36,7 +36,7 @@ def run_world(name: str, seed: int, kept: Path | None, out: Path) -> None:
                 found.append([run.evaluate_exactly(t).fraction_of_optimal for t in tasks])
             fractions = np.array(found)
             row = {"world": name, "seed": seed, "tasks": kind, "recorded_steps": steps}
-            row |= {"updates": config.replay.num_updates, "pretraining_cpu_seconds": round(spent)}
+            row["updates"] = config.replay.num_updates
             for column, policy in enumerate(("instant", "refined")):
                 row[policy] = round(float(fractions[:, column].mean()), 4)
                 row[f"{policy}_worst"] = round(float(fractions[:, column].min()), 4)

@@ -6,13 +6,12 @@ python experiments/replay_minatar.py Breakout Asterix --seeds 0 --out results/re
 import argparse
 from pathlib import Path
 
-from replay_runs import append, pretrained, settings
+from replay_runs import append, infer_env, pretrained, settings
 
 from visr import config as configuration
 from visr.config import presets
 from visr.evaluation import episodes
 from visr.inference.asked_reward import asked_reward
-from visr.inference.compare_methods import compare_methods
 
 
 def run_game(game: str, seed: int, kept: Path | None, **fields: object) -> dict[str, object]:
@@ -21,11 +20,7 @@ def run_game(game: str, seed: int, kept: Path | None, **fields: object) -> dict[
         presets.get("replay-minatar"), env=f"MinAtar/{game}-v1", seed=seed, **fields
     )
     with pretrained(config, kept) as (run, spent):
-        steps = run.collect_rewarded(num_episodes=10**6, num_steps=100_000, seed=seed + 1)
-        compared = compare_methods(steps.clipped())
-        fits = [name for name in compared.estimates if "search" not in name]
-        best = max(fits, key=lambda name: compared.validations[name].r_squared)
-        task = run.task_of(compared, best, "env")
+        task = infer_env(run, 100_000, seed)
         asked = asked_reward(task, run.agent, run._codec)
         played = episodes.evaluate(run.agent, run.config, task, asked, num_episodes=30, seed=seed)
         own = run.evaluate_task(task, num_episodes=30, gpi=False, seed=seed)
@@ -37,8 +32,8 @@ def run_game(game: str, seed: int, kept: Path | None, **fields: object) -> dict[
             "updates": config.replay.num_updates,
             "cpu_seconds": round(spent),
             "events": run.agent.chi.num_used,  # pyright: ignore
-            "r_squared": round(compared.validations[best].r_squared, 3),
-            "method": best,
+            "r_squared": round(task.r_squared, 3),
+            "method": task.method,
             "score": round(played.asked.mean, 2),
             "standard_error": round(played.asked.standard_error, 2),
             "own_policy": round(own.mean, 2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,9 @@ import torch
 import visr
 from visr import pretraining
 from visr.config import RunConfig
+from visr.envs.episodes import EpisodeSteps
+from visr.inference import collect
+from visr.inference.compare_methods import compare_methods
 
 
 @contextmanager
@@ -27,6 +30,23 @@ def pretrained(config: RunConfig, kept: Path | None) -> Iterator[tuple[visr.Run,
         spent = time.process_time() - began
         torch.set_num_threads(1)
         yield visr.load(path), spent
+
+
+def infer_env(
+    run: visr.Run, num_steps: int, seed: int, on_step: Callable[[EpisodeSteps], None] | None = None
+) -> visr.Task:
+    """The task of the environment's own reward, from so many rewarded steps, by the method that fits best."""
+    steps = collect.collect_rewarded(
+        *(run.agent, run.config),
+        num_episodes=10**6,
+        num_steps=num_steps,
+        seed=seed + 1,
+        on_step=on_step,
+    )
+    compared = compare_methods(steps.clipped())
+    fits = [name for name in compared.estimates if "search" not in name]
+    best = max(fits, key=lambda name: compared.validations[name].r_squared)
+    return run.task_of(compared, best, "env")
 
 
 def append(table: Path, row: dict[str, object]) -> None:

@@ -147,7 +147,9 @@ class RefinableRun(RunFiles, ABC):
 
     @property
     def has_recorded_steps(self) -> bool:
-        """Whether files of the run hold steps to refine from; else some are recorded at first use."""
+        """Whether there are steps to refine from; else some are recorded at first use."""
+        if "offline_steps" in vars(self):
+            return True
         is_kept = recording.is_of(self.directory.recorded, self.num_steps)
         return is_kept or bool(self.directory.replay_pieces())
 
@@ -158,7 +160,14 @@ class RefinableRun(RunFiles, ABC):
         found = None
         if self.model is None:
             found = offline_steps.of_replay(self.directory, self.config, space)
-        return found or offline_steps.of_recording(self.inference.recording(), space)
+        if found is not None:
+            return found
+        if not (self.has_recorded_steps or recording.can_record(self.visr, self.config)):
+            raise UserError(
+                f"{self.directory.path} keeps no steps to refine from, as its observations are large or "
+                "recorded_steps is 0; give --data, or pre-train with --algorithm replay."
+            )
+        return offline_steps.of_recording(self.inference.recording(), space)
 
     def _dataset(self, path: str) -> OfflineSteps:
         space = envs.spec(self.config).observation_space

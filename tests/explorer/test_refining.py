@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from visr.config import presets
 from visr.explorer import app
 from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
+from visr.finetuning.tabular_q import TableLearner
 
 CONFIG = configuration.replace(
     presets.get("replay-grid"),
@@ -79,6 +81,27 @@ def test_the_next_stroke_cancels(explored: ExplorerState):
     while job.is_running:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_cancelled_refinement_begins_no_other_slice(
+    explored: ExplorerState, monkeypatch: pytest.MonkeyPatch
+):
+    begun, go_on, learn = threading.Event(), threading.Event(), TableLearner.learn
+    counts: list[int] = []
+
+    def slow(learner: TableLearner, count: int, rate: float) -> None:
+        counts.append(count)
+        begun.set()
+        go_on.wait(60)
+        learn(learner, count, rate)
+
+    monkeypatch.setattr(TableLearner, "learn", slow)
+    app._refine(explored, RequestFields({"id": paint(explored, 7)["task"]["id"]}))
+    assert begun.wait(60)
+    paint(explored, 8)  # answered while the other still works
+    go_on.set()
+    explored.refinement.wait()
+    assert len(counts) == 1
 
 
 def test_a_run_without_recorded_steps_says_so(run_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +22,8 @@ from visr import child_processes
 from visr.bench.meter import Job, compared, rate, take_turns
 from visr.explorer import painting
 from visr.explorer.messages import RequestFields, encoded
-from visr.explorer.task_requests import TaskRequests
+from visr.explorer.state import BackgroundRefinement
+from visr.explorer.task_requests import RequestedTask, TaskRequests
 from visr.finetuning.offline_q import BATCH
 from visr.inference.compare_methods import compare_methods
 from visr.inference.steps import RewardedSteps
@@ -31,6 +33,8 @@ from visr.run import Run
 STEPS = 100_000
 _EPISODE = 200
 """Steps of an episode."""
+_LONGEST_PAUSE = 0.2
+"""Seconds between a stroke and the next one."""
 GRID, MINATAR, CARTPOLE = "grid", "minatar-breakout", "cartpole"
 
 
@@ -167,11 +171,15 @@ def explorer(seconds: float) -> dict[str, Any]:
     requests, rng = TaskRequests(run), np.random.default_rng(0)
     num_states = painting.world(run).num_states
 
-    def stroke() -> int:
+    def answer() -> RequestedTask:
         reward = rng.random(num_states).round(2).tolist()
         fields = RequestFields.parse(encoded({"reward": reward}))
         requested = requests.infer(fields, "paint")
         encoded({"task": requested.to_dict(run), **painting.evaluate(run, requested.task, True)})
+        return requested
+
+    def stroke() -> int:
+        answer()
         return 1
 
     agent, states = run.agent, torch.arange(num_states)
@@ -183,12 +191,41 @@ def explorer(seconds: float) -> dict[str, Any]:
             agent.action_values(agent.psi.first_step(states), policies, readout)
         return 1
 
-    turns = take_turns({"strokes": stroke, "passes": passes}, seconds)
+    turns = take_turns({"strokes": stroke, "passes": passes}, seconds / 2)
     times = 1000 * turns["strokes"]["wall"]
     return {
         **compared(turns["strokes"], turns["passes"], "cpu", "strokes"),
         "milliseconds": 1000 / rate(turns["strokes"], "cpu"),
         "wall_milliseconds_95th_percentile": float(np.quantile(times, 0.95)),
+        **_while_refining(run, answer, seconds / 2),
+    }
+
+
+def _while_refining(
+    run: Run, answer: Callable[[], RequestedTask], seconds: float
+) -> dict[str, float]:
+    """Strokes that each cancel the refinement of the one before: their answers, and until it has stopped."""
+    assert len(run.offline_steps)  # recorded now, once
+    background, rng = BackgroundRefinement(), np.random.default_rng(1)
+    answers, stops = [], []
+    end = time.perf_counter() + seconds
+    while not answers or time.perf_counter() < end:
+        background.start(run, answer())
+        time.sleep(rng.uniform(0, _LONGEST_PAUSE))  # the user moves the pointer
+        began = time.perf_counter()
+        background.cancel()
+        answer()
+        answers.append(time.perf_counter() - began)
+        background.start(run, answer())
+        time.sleep(rng.uniform(0, _LONGEST_PAUSE))
+        began = time.perf_counter()
+        background.cancel()
+        background.wait()
+        stops.append(time.perf_counter() - began)
+    return {
+        "wall_milliseconds_while_refining_95th_percentile": 1000
+        * float(np.quantile(answers, 0.95)),
+        "wall_milliseconds_to_cancel_95th_percentile": 1000 * float(np.quantile(stops, 0.95)),
     }
 
 

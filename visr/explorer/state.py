@@ -197,6 +197,8 @@ class BackgroundRefinement:
 
     def __init__(self) -> None:
         self._job: _Job | None = None
+        self._thread: threading.Thread | None = None
+        """Of the job that was started last; it goes on for up to a slice after being cancelled."""
 
     def start(self, run: Run, requested: RequestedTask) -> None:
         """Refine a task from now on; not in a run without recorded steps, as recording some takes long."""
@@ -205,13 +207,19 @@ class BackgroundRefinement:
         if not run.has_recorded_steps:
             job.error, job.is_running = "This run keeps no recorded steps to refine from.", False
             return
-        threading.Thread(target=_work, args=(run, job), daemon=True).start()
+        self._thread = threading.Thread(target=_work, args=(run, job), daemon=True)
+        self._thread.start()
 
     def cancel(self) -> None:
         """Stop after the current slice; its result is not shown."""
         if self._job is not None:
             self._job.cancelled.set()
             self._job = None
+
+    def wait(self) -> None:
+        """Until nothing works in the background, whether it was cancelled or not."""
+        if self._thread is not None:
+            self._thread.join()
 
     def so_far(self, id: str, run: Run, requests: TaskRequests, gpi: bool) -> dict[str, Any]:
         """The best policy so far of the task with that id, as a stroke is answered."""

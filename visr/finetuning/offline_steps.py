@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -21,10 +22,13 @@ from visr.inference.recording import Recording
 from visr.networks.plane_trunk import are_planes
 from visr.ops import derived_seed
 from visr.storage.files import read_tensors
+from visr.storage.frame_store import FIELD as FRAMES
+from visr.storage.frame_store import FrameStore, StackedRows
 from visr.storage.run_dir import RunDir
 from visr.training.recorded_steps import unpacked
 
-_CHUNK = 65_536
+_CHUNK, _CHUNK_BYTES = 65_536, 2**26
+"""Steps that a reward function gets at once: at most so many, and fewer of large observations."""
 _HELD_OUT, _MOST_HELD_OUT = 0.1, 50_000
 """Share of the steps that estimate and do not train; at most so many."""
 _CUT_SHORT = 32
@@ -35,8 +39,8 @@ _CUT_SHORT = 32
 class OfflineSteps:
     """N steps between M stored observations; step i + 1 follows step i where `continues`."""
 
-    observation: Tensor
-    """[M, ...]; binary planes as bits."""
+    observation: Tensor | StackedRows
+    """[M, ...]; binary planes as bits, stacked frames in files."""
     before: Tensor
     """[N], the row of s."""
     after: Tensor
@@ -61,6 +65,11 @@ class OfflineSteps:
         kept = self.observation[rows]
         return unpacked(kept, self.space.shape) if _is_packed(self.space) else kept  # pyright: ignore
 
+    @property
+    def bytes_each(self) -> int:
+        """Of an observation as networks take it."""
+        return math.prod(self.space.shape or ()) * (self.space.dtype or np.dtype(np.int64)).itemsize
+
     def subset(self, kept: Tensor) -> OfflineSteps:
         """Some of the steps; whole episodes stay in order. kept [N] bool"""
         follows = self.continues & torch.cat([kept[1:], kept.new_zeros(1)])
@@ -72,8 +81,9 @@ class OfflineSteps:
 
     def chunks(self) -> Iterator[tuple[slice, EpisodeSteps]]:
         """All steps as a reward function takes them, some at a time."""
-        for start in range(0, len(self), _CHUNK):
-            part = slice(start, min(start + _CHUNK, len(self)))
+        size = min(_CHUNK, _CHUNK_BYTES // self.bytes_each)
+        for start in range(0, len(self), size):
+            part = slice(start, min(start + size, len(self)))
             none = np.zeros(part.stop - start, np.intp)
             before, reached = (
                 self.observations(rows[part]).numpy() for rows in (self.before, self.after)
@@ -99,21 +109,39 @@ def of_replay(run: RunDir, config: RunConfig, space: spaces.Space) -> OfflineSte
     if config.agent.algorithm not in REPLAY_LEARNERS or not run.replay_pieces():
         return None
     remedy = "restore it from a copy, or remove the directory to use the recording"
-    pieces = [read_tensors(path, remedy) for path in run.replay_pieces()]
-    needed = ("observation", "action", "terminated", "is_reset")
+    needed = ("action", "terminated", "is_reset")
+    frames = FrameStore((space.shape or (1,))[0])
     try:
+        pieces: list[dict[str, Tensor]] = []
+        seen: list[Tensor] = []
+        for path in run.replay_pieces():
+            found = read_tensors(path, remedy, mapped=FRAMES)
+            pieces.append({name: found[name] for name in needed})
+            if config.is_atari:
+                frames.add_piece(found)
+            else:
+                seen.append(found["observation"])
         fields = {name: torch.cat([piece[name] for piece in pieces], dim=1) for name in needed}
         length, count = fields["action"].shape
-        if fields["observation"].shape[:2] != (length + 1, count):
+        if config.is_atari:
+            return _of_unrolls(fields, StackedRows(frames, length, count), config, space)
+        observation = torch.cat(seen, dim=1)
+        if observation.shape[:2] != (length + 1, count):
             raise ValueError("observations and actions do not fit together")
     except (KeyError, IndexError, RuntimeError, ValueError) as error:
         raise UserError(f"{run.replay} is damaged ({error}); {remedy}.") from None
-    return _of_unrolls(fields, config.training.num_envs, space)
+    rows = observation.transpose(0, 1).flatten(0, 1).contiguous()
+    return _of_unrolls(fields, rows, config, space)
 
 
-def _of_unrolls(fields: dict[str, Tensor], num_envs: int, space: spaces.Space) -> OfflineSteps:
+def _of_unrolls(
+    fields: dict[str, Tensor],
+    observation: Tensor | StackedRows,
+    config: RunConfig,
+    space: spaces.Space,
+) -> OfflineSteps:
     """Unrolls [T, B] as one list of steps, unroll after unroll, without steps that only reset."""
-    seen, resets = fields["observation"].transpose(0, 1), fields["is_reset"].T
+    resets, num_envs = fields["is_reset"].T, config.training.num_envs
     count, length = resets.shape
     first = torch.arange(count)[:, None] * (length + 1) + torch.arange(length)
     kept, starts = ~resets, resets.clone()
@@ -128,7 +156,7 @@ def _of_unrolls(fields: dict[str, Tensor], num_envs: int, space: spaces.Space) -
         episode = starts.flatten().cumsum(0).view(count, length)
     before = first[kept]
     return OfflineSteps(
-        observation=seen.flatten(0, 1).contiguous(),
+        observation=observation,
         before=before,
         after=before + 1,
         action=fields["action"].T[kept],

@@ -24,6 +24,8 @@ _ORDER = (2, 1, 2, 0)
 _N_STEP = 5
 _BATCH, _RATE, _TARGET_RATE, _MAX_GRADIENT_NORM = 256, 1e-3, 0.02, 10.0
 _FEWEST_EPISODES, _STRETCH = 10, 100
+_SAME = 1e-6
+"""Smaller gains, as a share of the value, are rounding."""
 _MOST_VALUED, _VALUED_AT_ONCE = 8_192, 1_024
 """Held-out states whose values are averaged, and how many go through the network at once."""
 
@@ -55,6 +57,14 @@ class PolicyValue(NamedTuple):
             return gain, 0.0
         spread = (sums - gain * sizes).square().sum() * count / (count - 1)
         return gain, float(spread.sqrt() / sizes.sum())
+
+
+def is_better(value: PolicyValue, other: PolicyValue) -> bool:
+    """Whether the gain is larger than its standard error, or there is a gain and no state loses."""
+    gain, error = value.gain_over(other)
+    rounding = _SAME * abs(other.mean)
+    loses = bool((value.by_state < other.by_state - rounding).any())
+    return gain > rounding and (gain > error or not loses)
 
 
 def n_step(

@@ -21,7 +21,13 @@ from visr.agents.base import BehaviourModel
 from visr.errors import UserError
 from visr.finetuning.offline_q import RATE, BaseValues, NetworkLearner, OfflineLearner
 from visr.finetuning.offline_steps import OfflineSteps, split
-from visr.finetuning.policy_value import POLICIES, Evaluation, FittedEvaluation, PolicyValue
+from visr.finetuning.policy_value import (
+    POLICIES,
+    Evaluation,
+    FittedEvaluation,
+    PolicyValue,
+    is_better,
+)
 from visr.finetuning.reward_labels import Labels
 from visr.finetuning.tabular_q import TableEvaluation, TableLearner, TableModel
 from visr.networks.residual_values import ResidualValues
@@ -34,11 +40,9 @@ from visr.types import Transitions
 _LAST_RATE = 0.02
 _SWEEPS, _UPDATES = 20, 250
 """Updates between two estimates: sweeps over tables, and gradient steps."""
-_SAME = 1e-6
-"""Smaller gains, as a share of the value, are rounding."""
 _PATIENCE = 8
 """Slices without a better policy after which the learning rate falls, and then refinement is done."""
-_SAMPLE = 10_000
+_SAMPLE, _SAMPLE_BYTES = 10_000, 2**27
 _FEWEST_STEPS = 20
 _SMALLEST_CORRELATION = 0.2
 _ROWS_AT_ONCE = 1_024
@@ -100,11 +104,14 @@ class Refiner:
         start: ResidualValues | None = None,
         learner: Mapping[str, NDArray] | None = None,
         started: float | None = None,
+        n_step: int | None = None,
     ) -> None:
-        """`gpi`: whether the given policy acts by GPI; `start`, `learner`: an earlier result to continue."""
+        """`gpi`: whether the given policy acts by GPI; `start`, `learner`: an earlier result to continue;
+        `n_step`: of the targets, by default the run's own."""
         self._started = time.perf_counter() if started is None else started
         require(agent, steps, reward)
         self._agent, self._w, self._gpi = agent, w.to(agent.device), gpi
+        self._n_step = n_step or agent.config.n_step
         self._rng = torch.Generator().manual_seed(derived_seed(seed, 8))
         held, self._steps, self._held = split(steps, seed)
         self._sample = self._sampled_steps()
@@ -125,7 +132,8 @@ class Refiner:
 
     def _sampled_steps(self) -> Transitions:
         """Some steps, for statistics."""
-        chosen = torch.randperm(len(self._steps), generator=self._rng)[:_SAMPLE]
+        most = min(_SAMPLE, _SAMPLE_BYTES // self._steps.bytes_each)
+        chosen = torch.randperm(len(self._steps), generator=self._rng)[:most]
         self._chosen, steps = chosen, self._steps
         before, after = (steps.observations(x[chosen]) for x in (steps.before, steps.after))
         return Transitions(after, before, steps.action[chosen], steps.terminated[chosen])
@@ -172,7 +180,7 @@ class Refiner:
         learner = NetworkLearner(
             *(steps[0], reward[~held], self._base, residual, self._rng),
             gamma=config.gamma,
-            n=config.n_step,
+            n=self._n_step,
         )
         return learner, FittedEvaluation(
             steps[1], reward[held], config.gamma, critic, self._base, self._rng
@@ -189,9 +197,8 @@ class Refiner:
         """Learn and compare until the limit; without one, until done."""
         size = _SWEEPS if isinstance(self._learner, TableLearner) else _UPDATES
         evaluation, rows = self._evaluation, self._evaluation.rows
-        policies = dict.fromkeys(POLICIES, self._given_actions())
-        if self._best_actions is not None:
-            policies["best"] = policies["candidate"] = self._best_actions
+        given, best = self._given_actions(), self._best_actions
+        policies = dict.fromkeys(POLICIES, given if best is None else best) | {"given": given}
         evaluation.update(4 * size, policies)
         waited, is_slow = 0, False
         progress = limit.progress(0, 0.0)  # the first slice is always made
@@ -210,16 +217,12 @@ class Refiner:
             yield self._slice(values, policies, is_done)
             if self._learner.is_converged or (is_done and limit.is_open):
                 return
-            progress = limit.progress(self.num_updates, self._seconds)
+            progress = limit.progress(self.num_updates, time.perf_counter() - self._started)
 
     @property
     def state(self) -> dict[str, NDArray]:
         """The learner's state, ready to be stored."""
         return {k: v.detach().cpu().numpy().copy() for k, v in self._learner.state().items()}
-
-    @property
-    def _seconds(self) -> float:
-        return time.perf_counter() - self._started
 
     def _compare(
         self, policies: dict[str, Tensor], num_updates: int
@@ -228,14 +231,12 @@ class Refiner:
         evaluation = self._evaluation
         evaluation.update(num_updates, policies)
         values = {name: evaluation.value(name, policies[name]) for name in POLICIES}
-        gain, error = values["candidate"].gain_over(values["best"])
-        is_better = gain > max(error, _SAME * abs(values["best"].mean))
-        if is_better:
+        if improves := is_better(values["candidate"], values["best"]):
             policies["best"], values["best"] = policies["candidate"], values["candidate"]
             self.best = self._learner.residual()
             self.best.scale.div_(self._factor)  # to be added to psi . w
             evaluation.accept()
-        return is_better, values
+        return improves, values
 
     @torch.no_grad()
     def _given_actions(self) -> Tensor:

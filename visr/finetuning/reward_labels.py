@@ -65,6 +65,17 @@ def of_steps(
     collect.collect_rewarded(
         agent, config, num_episodes=num_episodes, num_steps=most, seed=seed, on_step=kept.append
     )
+    return of_rewarded(steps, kept, agent, config, seed)
+
+
+def of_rewarded(
+    steps: OfflineSteps,
+    kept: Sequence[EpisodeSteps],
+    agent: BehaviourModel,
+    config: RunConfig,
+    seed: int = 0,
+) -> Labels:
+    """Rewards as a model predicts them that these rewarded steps train."""
     inputs, model = _events_model(agent, seed) or _observations_model(agent, seed)
     columns = (None if x[0] is None else np.concatenate(x) for x in zip(*kept, strict=True))
     played = EpisodeSteps(*columns)  # pyright: ignore[reportArgumentType]

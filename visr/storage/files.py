@@ -167,22 +167,26 @@ def write_tensors(path: Path, content: bytes) -> None:
     write_bytes(path, _header({**words, CHECKSUM: digest.hexdigest()}, tensors), body)
 
 
-def read_tensors(path: Path, remedy: str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; damage is a UserError that ends with the remedy."""
+def read_tensors(path: Path, remedy: str, mapped: str = "") -> dict[str, Tensor]:
+    """The tensors of a safetensors file; damage is a UserError that ends with the remedy.
+
+    The tensor named `mapped` is read from the disk wherever it is used, so it need not fit into memory.
+    """
     import safetensors
 
     try:
-        return read_checked_tensors(path)[0]
+        return read_checked_tensors(path, mapped)[0]
     except (OSError, safetensors.SafetensorError, ValueError) as error:
         raise UserError(f"{path} is damaged ({error}); {remedy}.") from None
 
 
-def read_checked_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_checked_tensors(path: Path, mapped: str = "") -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors and the metadata of a safetensors file; DamagedFile if it is not as it was written."""
     import safetensors
 
     with _checked(path) as (name, metadata), safetensors.safe_open(name, framework="pt") as file:
-        return {key: file.get_tensor(key).clone() for key in file.keys()}, metadata  # noqa: SIM118
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+    return {key: x if key == mapped else x.clone() for key, x in tensors.items()}, metadata
 
 
 def read_checked_arrays(path: Path) -> tuple[dict[str, NDArray], dict[str, str]]:

@@ -18,10 +18,12 @@ from visr.config import RunConfig
 from visr.errors import Stopped, UserError
 from visr.storage import new_files
 from visr.storage.files import read_tensors, write_tensors, writing
+from visr.storage.frame_store import FIELD
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import read_rows, truncate_after
 from visr.training import checkpoint
 from visr.training.loop import Round
+from visr.training.recorded_steps import RecordedSteps
 
 log = terminal.logger()
 
@@ -277,7 +279,10 @@ def save(run: RunDir, trainer: Trainer, rows: RowWriter | None = None) -> None:
     """Write the new replay piece, then the checkpoint, which must find all earlier data on disk."""
     replay = trainer.replay
     if replay is not None and (piece := replay.new_piece()):
-        write_tensors(run.replay_piece(trainer.num_steps), safetensors.torch.save(piece))
+        path = run.replay_piece(trainer.num_steps)
+        write_tensors(path, safetensors.torch.save(piece))
+        if isinstance(replay, RecordedSteps):
+            replay.saved(path)
     tensors, counts = trainer.state()
     tensors |= rows.state() if rows else {}
     checkpoint.save(run, tensors, counts, num_steps=trainer.num_steps)
@@ -309,7 +314,7 @@ def _restore_replay(run: RunDir, trainer: Trainer) -> None:
     for path in run.replay_pieces():
         if replay is None or path in newer:
             continue
-        piece = read_tensors(path, way_out)
+        piece = read_tensors(path, way_out, mapped=FIELD)
         try:
             replay.restore(piece)
         except (IndexError, KeyError, TypeError, ValueError) as error:

@@ -1,6 +1,11 @@
-"""Recorded unrolls in a replay buffer, planes as bits, and what the replay learner draws from them."""
+"""Recorded unrolls in a replay buffer and what the replay learner draws from them.
+
+Planes are kept as bits, and stacked frames once each, in memory until they are saved.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -10,6 +15,8 @@ from torch import Generator, Tensor
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.networks.plane_trunk import are_planes
 from visr.networks.transition_features.events import PlaneEvents
+from visr.storage.files import read_tensors
+from visr.storage.frame_store import FIELD, FrameStore
 from visr.training.replay import ReplayBuffer
 from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
 
@@ -48,8 +55,12 @@ class RecordedSteps:
     Events are counted once per step and stage: updates draw every step many times.
     """
 
-    def __init__(self, num_steps: int, example: Unroll, space: spaces.Space) -> None:
+    def __init__(
+        self, num_steps: int, example: Unroll, space: spaces.Space, *, are_stacks: bool = False
+    ) -> None:
+        """`are_stacks`: observations are stacks of frames, [k, H, W], and k - 1 of the last one return."""
         self._shape = space.shape if are_planes(space) else None
+        self._frames = FrameStore(example.observation.shape[2]) if are_stacks else None
         length = len(example.action)
         self.buffer = ReplayBuffer(max(1, -(-num_steps // length)), self._packed(example))
         self._length = length
@@ -72,18 +83,44 @@ class RecordedSteps:
 
     def new_piece(self) -> dict[str, Tensor]:
         """The data added since the last call."""
-        return self.buffer.new_piece()
+        piece = self.buffer.new_piece()
+        if self._frames is None or not piece:
+            return piece
+        del piece["observation"]
+        first = self.buffer.num_added - piece["action"].shape[1]
+        return piece | {FIELD: self._frames.new_frames(first)}
+
+    def saved(self, path: Path) -> None:
+        """The last new piece is in this file: its frames are read from there now."""
+        if self._frames is not None:
+            piece = read_tensors(path, "start over", mapped=FIELD)
+            self._frames.replace_newest(piece[FIELD].numpy())
 
     def restore(self, piece: dict[str, Tensor]) -> None:
         """Put a piece back, oldest piece first."""
-        self.buffer.restore(piece | {"action": piece["action"].int()})  # older pieces have eight
+        piece = piece | {"action": piece["action"].int()}  # older pieces have eight bytes
+        if self._frames is not None:
+            self._frames.add_piece(piece)
+            piece.pop(FIELD, None)
+            piece["observation"] = self.buffer.storage.observation[:, : piece["action"].shape[1]]
+        self.buffer.restore(piece)
+        self._forget()
 
     def add(self, unroll: Unroll) -> None:
         """Append unrolls."""
+        if self._frames is not None:
+            self._frames.add(unroll.observation, unroll.is_reset)
         self.buffer.add(self._packed(unroll))
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._frames is not None:
+            self._frames.forget(self.buffer.num_added - len(self.buffer))
 
     def _packed(self, unroll: Unroll) -> Unroll:
         unroll = unroll._replace(action=unroll.action.int())
+        if self._frames is not None:  # which are kept apart
+            return unroll._replace(observation=unroll.observation.flatten(2)[..., :0])
         if self._shape is None:
             return unroll
         bits = np.packbits(unroll.observation.flatten(2).numpy(), axis=-1)
@@ -99,8 +136,10 @@ class RecordedSteps:
         """Whole unrolls, about `num_steps` of them, in order."""
         count = min(len(self.buffer), num_steps // self._length + 1)
         chosen = torch.randperm(len(self.buffer), generator=rng)[:count].sort().values
-        kept = self.buffer.take(chosen)
-        seen = self._unpacked(kept.observation)
+        kept, slots = self.buffer.take(chosen), self.buffer.slots(chosen)
+        time = torch.arange(self._length + 1)[:, None].expand(-1, count)
+        seen = self._observation(time.flatten(), slots.expand_as(time).flatten())
+        seen = seen.unflatten(0, time.shape)
         return kept._replace(observation=seen, action=kept.action.long())
 
     # ---- what to learn from
@@ -162,6 +201,9 @@ class RecordedSteps:
         return time * self.buffer.capacity + slot
 
     def _observation(self, time: Tensor, slot: Tensor) -> Tensor:
+        """As networks take them: [N], [N] -> [N, ...]"""
+        if self._frames is not None:
+            return self._frames.stacks(time, self.buffer.numbers(slot))
         flat = self.buffer.storage.observation.flatten(0, 1)
         return self._unpacked(flat.index_select(0, self._row(time, slot)))
 

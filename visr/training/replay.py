@@ -114,6 +114,10 @@ class ReplayBuffer(Generic[Entries]):
         """Where in `storage` the entries at these indices are; 0 is the oldest."""
         return (self._start + indices) % self.capacity
 
+    def numbers(self, slots: Tensor) -> Tensor:
+        """How many entries were added before those in these slots."""
+        return self._start + (slots - self._start) % self.capacity
+
     def take(self, indices: Tensor) -> Entries:
         """The entries at these indices; 0 is the oldest."""
         slots = self.slots(indices)

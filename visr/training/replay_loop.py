@@ -213,7 +213,9 @@ class ReplayLoop(ReplayLearning):
         self.practice = Practice(self.agent, training.num_envs)
         example = empty_unroll(spec, training.unroll_length, self.agent.task_size)
         capacity = min(config.replay.buffer_steps, self._num_rounds * self._round_steps)
-        self.recorded = RecordedSteps(capacity, example, spec.observation_space)
+        self.recorded = RecordedSteps(
+            capacity, example, spec.observation_space, are_stacks=config.is_atari
+        )
         self._num_steps = self._num_collected = 0
         num_processes = num_processes or training.num_processes
         self.actor_pools = pools or make_actor_pools(config, self.agent, num_processes)
