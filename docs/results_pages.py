@@ -855,7 +855,9 @@ def _refined(suite: Suite) -> str:
         scaled = suite.normalised(float(row["score"]), f"MinAtar/{row['game']}-v1")
         score = f"{row['score']} ± {row['standard_error']}"
         cells = [row["updates"], row["cpu_seconds"], row["trial"], score, f"{scaled:.0f}"]
-        rows.append([f"{row['game']}, {row['policy']}{n}", row["seed"], *(x or DASH for x in cells)])
+        rows.append(
+            [f"{row['game']}, {row['policy']}{n}", row["seed"], *(x or DASH for x in cells)]
+        )
     if rows:
         columns = ["game, policy", "seed", "updates", "CPU seconds", "trial", "score", "of 100"]
         names = " ".join(dict.fromkeys(row["game"] for row in games))
