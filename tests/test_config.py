@@ -142,7 +142,7 @@ def test_replace_takes_a_list_for_a_tuple():
         ({"num_steps": 0}, "num_steps = 0 is too small; it must be at least 1"),
         ({"num_steps": 1.5}, "num_steps = 1.5 must be a whole number"),
         ({"num_steps": True}, "num_steps = True must be a whole number"),
-        ({"num_steps": "7"}, "num_steps = '7' must be a whole number"),
+        ({"num_steps": "7"}, "num_steps = '7' must be a whole number, as 5000 or 5e3"),
         ({"num_steps": 10**400}, "num_steps = 1000.* is too large"),
         ({"num_features": 1}, "num_features = 1 is too small; it must be at least 2"),
         ({"num_envs": 10**7}, "num_envs = 10000000 is too large"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.test_cli import visr
@@ -36,7 +37,16 @@ def test_python_takes_floats_and_files_take_words_for_whole_numbers(tmp_path: Pa
     assert config.training.num_steps == 100_000
     assert type(config.training.num_steps) is int
     (tmp_path / "a.toml").write_text('num_steps = "100k"\nnum_envs = 1e3')
-    assert file.read(tmp_path / "a.toml") == {"num_steps": 100_000, "num_envs": 1e3}
+    read = configuration.replace(config, **file.read(tmp_path / "a.toml"))
+    assert (read.training.num_steps, read.training.num_envs) == (100_000, 1_000)
+
+
+@pytest.mark.parametrize("num_steps", [34e3, np.int64(34_000)])
+def test_updates_follow_any_spelling_of_the_steps(num_steps: object):
+    base = presets.for_environment("CartPole-v1")
+    shorter, whole = presets.for_steps(base, num_steps), presets.for_steps(base, 34_000)
+    assert shorter == whole != base
+    assert configuration.replace(base, num_steps=num_steps).training.num_steps == 34_000
 
 
 def test_a_printed_config_is_read_back_unchanged(tmp_path: Path):

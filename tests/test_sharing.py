@@ -60,6 +60,11 @@ def test_pushing_again_replaces_the_model(hub: HubStub, trained: Path):
     assert visr.load("here.safetensors").model.card.about == "The second."  # pyright: ignore
 
 
+def test_a_repository_without_an_owner_is_the_users_own(hub: HubStub, trained: Path):
+    assert visr.push(visr.load(trained), "alone") == f"{hub.url}/me/alone"
+    assert sorted(hub.repos["me/alone"]) == ["README.md", "model.safetensors"]
+
+
 @pytest.mark.parametrize(
     ("words", "names"),
     [

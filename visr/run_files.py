@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,9 @@ from visr.storage.summaries import Summary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+_REWARD = re.compile(r"[:<>=]|^env$")
+"""What rewards hold and names of tasks do not."""
 
 
 class SavedTasks(Mapping[str, Task]):
@@ -111,4 +116,9 @@ def find_task(run: RunDir, task: str) -> Path:
     if Path(task).is_file():
         return Path(task)
     names = ", ".join(path.stem for path in run.task_files()) or "none yet; see `visr infer`"
-    raise UserError(f"There is no task {task!r}: neither a file nor saved in the run ({names}).")
+    way = (
+        f"; `visr infer RUN --reward {shlex.quote(task)}` makes one" if _REWARD.search(task) else ""
+    )
+    raise UserError(
+        f"There is no task {task!r}: neither a file nor saved in the run ({names}){way}."
+    )

@@ -154,10 +154,10 @@ def push(run: Run, repo: str, *, private: bool = False, **fields: Any) -> str:
     with tempfile.TemporaryDirectory() as place, _hub_errors("push to", repo):
         model = pack(run, Path(place) / FILE, **fields)
         hub = huggingface_hub.HfApi(endpoint=_endpoint())
-        address = hub.create_repo(repo, private=private, exist_ok=True)
+        address = hub.create_repo(repo, private=private, exist_ok=True)  # adds a missing owner
         add = huggingface_hub.CommitOperationAdd
         files = [add(FILE, str(model.path)), add("README.md", readme(model).encode())]
-        hub.create_commit(repo, files, commit_message="Upload a visr model")
+        hub.create_commit(address.repo_id, files, commit_message="Upload a visr model")
     return str(address)
 
 

@@ -17,11 +17,15 @@ from visr.envs.check import EnvCheck
 
 
 class Odd(gymnasium.Env):
-    """Two numbers, the second always 3, in episodes of five steps; `fault` says what is wrong with it."""
+    """Two numbers, or 150 with the fault "long"; all but the first are 3.
+
+    Episodes have five steps; `fault` says what is wrong with it.
+    """
 
     def __init__(self, fault: str) -> None:
         self.fault = fault
-        self.observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+        self.size = 150 if fault == "long" else 2
+        self.observation_space = spaces.Box(-np.inf, np.inf, (self.size,), np.float32)
         self.action_space = spaces.Discrete(1 if fault == "one action" else 3)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict]:
@@ -46,7 +50,7 @@ class Odd(gymnasium.Env):
             first = np.random.default_rng().normal()
         if self.fault == "still":
             first = 0.0
-        return np.array([first, 3.0], dtype=np.float32)
+        return np.array([first, *[3.0] * (self.size - 1)], dtype=np.float32)
 
 
 Make = Callable[[str], str]
@@ -165,6 +169,15 @@ def test_the_doctor_takes_the_settings_of_environments():
     assert "--discretise 3" in answer.err
     settings = ("--discretise", "3", "--steps", "80", "--json")
     assert visr("doctor", "MountainCarContinuous-v0", *settings).json["num_actions"] == 3
+
+
+def test_the_doctor_advises_enough_features_for_long_vectors(odd: Make):
+    advice = "--algorithm replay --num-features 254"
+    answer = visr("doctor", odd("long"), "--steps", "40")
+    assert answer.err.strip().endswith(f"visr pretrain Odd-v0 {advice}")
+    assert visr("pretrain", "Odd-v0", "--num-steps", "100").err == (
+        "visr: num_features = 104 is too small for observations of 150 numbers; give at least 153.\n"
+    )
 
 
 def test_an_environment_that_does_not_fit_ends_with_2_and_still_shows_all(odd: Make):

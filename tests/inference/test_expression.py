@@ -311,7 +311,7 @@ def test_what_is_too_large_too_deep_or_not_finite_is_refused_at_once(text: str):
         ("row + sqrt", "'sqrt' is a function: write sqrt(...)"),
         ("tan(row)", "'tan' is not a known function: known are abs, sqrt"),
         ("row.shape + 1", "'row.shape' is not allowed"),
-        ("1 + row[0]", "'row[0]' is not allowed"),
+        ("1 + row[0]", "'row[0]' is not allowed: row is one number, so write row"),
         ("row + 'a'", "\"'a'\" is not a real number"),
         ("abs(row, col)", "'abs(row, col)' has 2 arguments, but abs takes 1"),
         ("min(row)", "'min(row)' has 1 arguments, but min takes at least 2"),

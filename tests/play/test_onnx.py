@@ -161,6 +161,7 @@ def test_exporting_on_the_command_line(pole: Run, tmp_path: Path):
     [
         (("mine.json", "policy.pt"), "not the name of an ONNX file"),
         (("nobody", "policy.onnx"), "There is no task 'nobody'"),
+        (("boxes:7", "policy.onnx"), "`visr infer RUN --reward boxes:7` makes one."),
         (("mine.json", "policy.onnx", "--seed", "-1"), "seed = -1"),
         (("mine.json", "policy.onnx", "--policy", "best"), "export --help"),
         (("other.json", "policy.onnx"), "has 2 features and this run has 3"),

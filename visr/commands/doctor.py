@@ -11,7 +11,8 @@ import tyro
 
 from visr import config as configuration
 from visr.commands import options, output
-from visr.config import ATARI, AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig
+from visr.config import ATARI, AtariConfig, GridConfig, GymConfig, MinAtarConfig, RunConfig, presets
+from visr.config.replay import fewest_features
 from visr.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def run(args: list[str]) -> int:
     found = check.check_env(config, chosen.steps, chosen.seed)
     remarks = list(found.remarks)
     if not found.problems:
-        remarks.append(f"It fits. Next: {_pretrain(config)}")
+        remarks.append(f"It fits. Next: {_pretrain(config, found)}")
     title = f"doctor: {found.env}"
     output.show(dataclasses.asdict(found), chosen.json, title, _rows(found), remarks=remarks)
     if found.problems:
@@ -60,11 +61,14 @@ def run(args: list[str]) -> int:
     return 0
 
 
-def _pretrain(config: RunConfig) -> str:
-    """The command that trains here with the settings that were checked."""
+def _pretrain(config: RunConfig, found: EnvCheck) -> str:
+    """The command that trains here with the settings that were checked, and with enough features."""
     words = ["visr", "pretrain", config.env, *configuration.all_flags(config, RunConfig())]
     if not config.env.startswith(ATARI):  # a replay buffer of its screens takes gigabytes
         words += ["--algorithm", "replay"]
+        default = presets.for_environment(config.env, "replay").agent.num_features
+        if found.num_inputs and default < fewest_features(found.num_inputs):
+            words += ["--num-features", str(found.num_inputs + default)]
     return shlex.join(words)
 
 

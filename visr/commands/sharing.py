@@ -90,7 +90,7 @@ def push(args: list[str]) -> int:
         precision=chosen.precision,
         tasks=chosen.tasks,
     )
-    remarks = [f"Next: visr pull {chosen.repo}"]
+    remarks = [f"Next: visr pull {'/'.join(address.split('/')[-2:])}"]  # OWNER/NAME
     output.show({"address": address}, chosen.json, path=address, remarks=remarks)
     return 0
 

@@ -130,7 +130,7 @@ def _problem(value: Any, hint: Any) -> str | None:
 def _problem_of_number(value: Any, kind: type, bound: Bound) -> str | None:
     is_number = type(value) is int or (kind is float and isinstance(value, float))
     if not is_number or not abs(value) < math.inf:
-        return f"must be a {'whole' if kind is int else 'finite'} number"
+        return f"must be a {'whole number, as 5000 or 5e3' if kind is int else 'finite number'}"
     if bound.contains(value):
         return None
     if bound == Bound(0, 1):

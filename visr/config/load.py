@@ -39,7 +39,7 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
         if name not in known:
             raise UserError(_unknown_field(name, known))
         section = getattr(config, known[name]) if known[name] else config
-        changes.setdefault(known[name], {})[name] = _plain(value, getattr(section, name))
+        changes.setdefault(known[name], {})[name] = plain(value, getattr(section, name))
     top: dict[str, Any] = changes.pop("", {})
     for section, values in changes.items():
         top[section] = dataclasses.replace(getattr(config, section), **values)
@@ -53,12 +53,12 @@ def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
         if name not in names:
             raise UserError(_unknown_field(name, names, "finetune"))
     default = FinetuneConfig()
-    settings = FinetuneConfig(**{k: _plain(v, getattr(default, k)) for k, v in fields.items()})
+    settings = FinetuneConfig(**{k: plain(v, getattr(default, k)) for k, v in fields.items()})
     check.check_finetuning(settings)
     return settings
 
 
-def _plain(value: Any, before: Any) -> Any:
+def plain(value: Any, before: Any) -> Any:
     """A numpy scalar as Python's number, a list as a tuple; 1e5 may stand for a whole number."""
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()

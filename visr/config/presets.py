@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from numbers import Integral
 
 from visr import config as configuration
 from visr.config import ATARI, DATASET, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
+from visr.config.load import plain
 from visr.config.replay import NOT_OF_REPLAY
 from visr.errors import UserError, did_you_mean, short_repr
 
@@ -332,11 +332,11 @@ def for_environment(env: str, algorithm: str | None = None, given: Iterable[str]
 
 def for_steps(base: RunConfig, num_steps: object) -> RunConfig:
     """`base` for so many steps: a replay learner keeps its updates and its warm-up in proportion."""
-    if base.agent.algorithm not in REPLAY_LEARNERS or not isinstance(num_steps, Integral):
+    steps = plain(num_steps, base.training.num_steps)
+    is_known = type(steps) is int and 0 < steps < 2**62  # others are refused later
+    if base.agent.algorithm not in REPLAY_LEARNERS or not is_known:
         return base
-    if not 0 < int(num_steps) < 2**62:
-        return base
-    share = int(num_steps) / base.training.num_steps
+    share = steps / base.training.num_steps
     updates, warm_up = base.replay.num_updates * share, base.replay.warmup_steps * share
     return configuration.replace(
         base, num_updates=max(round(updates), 1), warmup_steps=round(warm_up)

@@ -57,6 +57,11 @@ class ReplayConfig:
     """Units that join a state, an action and a task."""
 
 
+def fewest_features(num_inputs: int) -> int:
+    """d of vectors: 1, the end of the episode, every number, and at least one cosine."""
+    return num_inputs + 3
+
+
 NOT_OF_REPLAY = (
     *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
     *("phi_layers", "head_size", "centred_features", "feature_centre", "gpi_samples"),

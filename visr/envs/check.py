@@ -42,6 +42,8 @@ class EnvCheck:
     mean_length: float | None
     num_constant: int | None
     """Numbers of the observation that never changed; None for images and states."""
+    num_inputs: int | None = None
+    """Numbers of the observation; None for images and states."""
     problems: list[str] = field(default_factory=list)
     """Reasons not to train here."""
     remarks: list[str] = field(default_factory=list)
@@ -72,6 +74,7 @@ def check_env(config: RunConfig, num_steps: int, seed: int = 0) -> EnvCheck:
         num_truncated=played.num_truncated,
         mean_length=float(np.mean(lengths)) if lengths else None,
         num_constant=int((played.lowest == played.highest).sum()) if is_vector else None,
+        num_inputs=int(np.prod(space.shape or ())) if is_vector else None,
     )
     _judge(found, played)
     return found

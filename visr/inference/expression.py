@@ -220,8 +220,11 @@ class _Evaluation:
 
     def _item(self, node: ast.Subscript) -> FloatArray:
         """One number of a field that has several: pos[0]."""
-        values = self._scope.get(node.value.id) if isinstance(node.value, ast.Name) else None
+        name = node.value.id if isinstance(node.value, ast.Name) else ""
+        values = self._scope.get(name)
         if not isinstance(values, list):
+            if values is not None:
+                self._refuse(node, f"is not allowed: {name} is one number, so write {name}")
             self._refuse(node, "is not allowed: only fields with several numbers have an index")
         index = node.slice.value if isinstance(node.slice, ast.Constant) else None
         if type(index) is not int or index >= len(values):

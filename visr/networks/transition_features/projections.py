@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from visr.config.replay import fewest_features
 from visr.errors import UserError
 from visr.networks.replay_trunks import Standardise
 from visr.networks.transition_features.base import (
@@ -65,10 +66,10 @@ class VectorProjection(WhitenedRows):
     def __init__(self, num_inputs: int, num_features: int) -> None:
         super().__init__(num_features)
         num_cosines = num_features - 2 - num_inputs
-        if num_cosines < 1:
+        if num_features < fewest_features(num_inputs):
             raise UserError(
                 f"num_features = {num_features} is too small for observations of {num_inputs} numbers; "
-                f"give at least {num_inputs + 3}."
+                f"give at least {fewest_features(num_inputs)}."
             )
         self.standardise = Standardise(num_inputs)
         self.frequency: Tensor
