@@ -17,6 +17,7 @@ help: ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP) ## create .venv with the versions of constraints.txt (PYTHON=python3.12 picks another Python)
+	@echo "Ready: . .venv/bin/activate puts visr on your path."
 
 $(STAMP): pyproject.toml constraints.txt
 	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

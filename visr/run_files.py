@@ -31,9 +31,10 @@ class SavedTasks(Mapping[str, Task]):
 
     def __getitem__(self, name: str) -> Task:
         """The task of that name; a KeyError lists the others."""
-        if name not in self._files():
+        files = self._files()
+        if (found := name if name in files else slug(str(name))) not in files:
             raise KeyError(f"no task {name!r}; there are {', '.join(self._files()) or 'none yet'}")
-        return Task.load(self._files()[name])
+        return Task.load(files[found])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files())
@@ -115,6 +116,8 @@ def find_task(run: RunDir, task: str) -> Path:
         return saved
     if Path(task).is_file():
         return Path(task)
+    if (written := run.task(slug(task))).is_file():  # the name that --name was given
+        return written
     names = ", ".join(path.stem for path in run.task_files()) or "none yet; see `visr infer`"
     way = (
         f"; `visr infer RUN --reward {shlex.quote(task)}` makes one" if _REWARD.search(task) else ""

@@ -11,7 +11,7 @@ import torch
 
 from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import POLICIES, FittedEvaluation, PolicyValue, is_better, n_step
-from visr.finetuning.tabular_q import TableEvaluation
+from visr.finetuning.tabular_q import TableEvaluation, TableModel
 from visr.networks.residual_values import ResidualValues
 from visr.types import EnvSpec
 
@@ -104,3 +104,22 @@ def test_the_values_of_fixed_policies_are_estimated(kind: str):
     assert evaluation.value("given", 0 * always).mean == pytest.approx(0, abs=0.05)
     gain, error = evaluation.value("best", always).gain_over(evaluation.value("given", 0 * always))
     assert gain > 10 * error
+
+
+def test_actions_that_held_out_steps_lack_are_judged_by_the_other_steps():
+    # gamma .5: always right from the state 3 is worth 1 / .5 = 2, times 1 - gamma: 1
+    steps, reward = chain(np.random.default_rng(0), 2_000)
+    assert isinstance(steps.observation, torch.Tensor)
+    states = steps.observation.argmax(dim=1)
+    numbered = dataclasses.replace(steps, observation=states, space=gym.spaces.Discrete(5))
+    kept = (states[steps.before] != 3) | (steps.action == 0)  # never right from the state 3
+    held, paid = numbered.subset(kept), reward[kept]
+    always = torch.ones(5, dtype=torch.int64)
+    found = {}
+    for others in (None, TableModel(numbered, reward, 0.5, 2)):
+        evaluation = TableEvaluation(held, paid, 0.5, 2, others)
+        evaluation.update(500, {"best": always})
+        value = evaluation.value("best", always).by_state
+        found[others is None] = float(value[states[held.before] == 3].mean())
+    assert found[True] == pytest.approx(0, abs=1e-3)  # the worst reward for ever
+    assert found[False] == pytest.approx(1, abs=1e-3)

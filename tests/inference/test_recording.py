@@ -23,7 +23,7 @@ from visr.inference.collect import features
 from visr.inference.recording import Recording
 from visr.training.loop import new_agent
 
-KEPT = ("before", "action", "reached", "phi", "episode")
+KEPT = ("before", "action", "reached", "phi", "episode", "terminated")
 
 
 def settings(tiny: Any, env: str = "CartPole-v1", **fields: Any) -> RunConfig:
@@ -110,6 +110,23 @@ def test_images_and_very_large_recordings_are_not_kept():
     assert recording.is_possible(spaces.Box(-1, 1, (4,)), 100_000)
     assert not recording.is_possible(spaces.Box(-1, 1, (4_000,)), 100_000)  # 3.2 GB
     assert not recording.is_possible(spaces.Box(0, 1, (4, 10, 10), np.uint8), 10)
+
+
+def test_a_recording_says_which_episodes_ended(config: RunConfig, agent: Visr, tmp_path: Path):
+    kept = recording.record(agent, config, 600)
+    assert kept.terminated is not None
+    last = np.append(np.diff(kept.in_order().episode) > 0, True)
+    ended = kept.in_order().terminated
+    assert ended is not None
+    assert ended.any()
+    assert not ended[~last].any()
+    kept.save(tmp_path / "a.safetensors")
+    again = Recording.load(tmp_path / "a.safetensors").terminated
+    assert again is not None
+    assert (again == kept.terminated).all()
+    older = dataclasses.replace(kept, terminated=None)
+    older.save(tmp_path / "b.safetensors")
+    assert Recording.load(tmp_path / "b.safetensors").terminated is None
 
 
 # --- asking

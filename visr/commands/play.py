@@ -31,7 +31,7 @@ class Options:
     max_steps: int | None = None
     """End an episode after this many steps (default: 4,500; 100 on a grid without time limit)."""
     epsilon: float | None = None
-    """Probability of a random action; by default the run's."""
+    """Probability of a random action; by default the run's, 0 plays the greedy policy."""
     seed: int = 0
     """Random seed."""
     env: options.Env = None
@@ -76,7 +76,10 @@ def run(args: list[str]) -> int:
         )
         for number, end in enumerate(ends, 1)
     ]
-    title, remarks = f"{loaded.config.env}, task {task.name}", [f"The return sums {asked.words}."]
+    random = loaded.config.agent.epsilon if chosen.epsilon is None else chosen.epsilon
+    remarks = [f"The return sums {asked.words}."]
+    remarks += [f"{random:.0%} of the actions are random (--epsilon)."] if random else []
+    title = f"{loaded.config.env}, task {task.name}"
     output.show(result, chosen.json, title, rows, header, path=chosen.video, remarks=remarks)
     return 0
 

@@ -171,13 +171,15 @@ def _of_unrolls(
 def of_recording(recording: Recording, space: spaces.Space) -> OfflineSteps:
     """The recorded sample of a run.
 
-    It does not say how episodes ended. Their last steps count as terminal, except those of episodes that the
-    end of the recording cut short.
+    One of an older version does not say how episodes ended: their last steps count as terminal, except those
+    of episodes that the end of the recording cut short.
     """
     order = np.argsort(recording.episode, kind="stable")
     episode = recording.episode[order]
     is_last = np.append(episode[1:] != episode[:-1], True)
     terminated = is_last & (order < len(order) - _CUT_SHORT)
+    if recording.terminated is not None:
+        terminated = recording.terminated[order]
     arrays = (recording.before, recording.reached, recording.action)
     before, reached, action = (array[order] for array in arrays)
     return _of_arrays(before, reached, action, terminated, episode, space, "the recorded sample")

@@ -175,7 +175,7 @@ class Refiner:
             sizes = (config.gamma, self._agent.spec.num_actions)
             model = TableModel(steps[0], reward[~held], *sizes)
             learner = TableLearner(steps[0], model, self._base.table, residual)
-            return learner, TableEvaluation(steps[1], reward[held], *sizes)
+            return learner, TableEvaluation(steps[1], reward[held], *sizes, model)
         critic = self._new_network(len(POLICIES))
         learner = NetworkLearner(
             *(steps[0], reward[~held], self._base, residual, self._rng),

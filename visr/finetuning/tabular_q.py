@@ -58,7 +58,8 @@ class TableModel:
     def __init__(self, steps: OfflineSteps, reward: Tensor, gamma: float, num_actions: int) -> None:
         assert isinstance(steps.space, spaces.Discrete)
         self.gamma, self.num_states, self.num_actions = gamma, int(steps.space.n), num_actions
-        self._counts = counts = _counts(steps, num_actions)
+        counts = _counts(steps, num_actions)
+        self._pair, self._next = counts.move_pair, counts.move_next
         self.is_known = counts.seen > 0
         sums = torch.zeros(len(counts.seen)).index_add_(0, counts.pair, reward)
         least = float(reward.min()) / (1 - gamma)
@@ -68,9 +69,20 @@ class TableModel:
 
     def q(self, values: Tensor) -> Tensor:
         """r(s, a) + gamma E[V(s')]: [S] -> [S, actions]"""
-        following = self._weight * values[self._counts.move_next]
-        q = self.reward.index_add(0, self._counts.move_pair, following)
+        following = self._weight * values[self._next]
+        q = self.reward.index_add(0, self._pair, following)
         return q.view(self.num_states, self.num_actions)
+
+    def filled_by(self, other: TableModel) -> TableModel:
+        """The same with the other model's moves and rewards where an action was never recorded here."""
+        missing, filled = ~self.is_known & other.is_known, copy.copy(self)
+        filled.is_known = self.is_known | other.is_known
+        filled.reward = torch.where(missing, other.reward, self.reward)
+        added = missing[other._pair]
+        filled._pair = torch.cat([self._pair, other._pair[added]])
+        filled._next = torch.cat([self._next, other._next[added]])
+        filled._weight = torch.cat([self._weight, other._weight[added]])
+        return filled
 
     @property
     def num_sweeps(self) -> int:
@@ -79,10 +91,18 @@ class TableModel:
 
 
 class TableEvaluation:
-    """Values of policies on the counted held-out steps."""
+    """Values of policies on the counted held-out steps; what they lack is taken from `others`."""
 
-    def __init__(self, steps: OfflineSteps, reward: Tensor, gamma: float, num_actions: int) -> None:
-        self._model = TableModel(steps, reward, gamma, num_actions)
+    def __init__(
+        self,
+        steps: OfflineSteps,
+        reward: Tensor,
+        gamma: float,
+        num_actions: int,
+        others: TableModel | None = None,
+    ) -> None:
+        model = TableModel(steps, reward, gamma, num_actions)
+        self._model = model if others is None else model.filled_by(others)
         self._state, self._episode = steps.observation[steps.before], steps.episode
         self._states, where = self._state.unique(return_inverse=True)
         self.rows = torch.zeros(len(self._states), dtype=torch.int64)

@@ -197,5 +197,9 @@ def _read_csv(path: Path) -> np.ndarray:
         raise ValueError("it is empty")
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # numpy only warns about a file without data
-        values = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
+        try:
+            values = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
+        except ValueError as error:
+            reason = f"{error}; separate numbers by commas, without a header"
+            raise ValueError(reason) from None
     return values.ravel() if 1 in values.shape else values  # a list of states, across or down

@@ -58,6 +58,8 @@ class Recording:
     """Of the numbers in an observation."""
     num_steps: int | None = None
     """Steps that had trained the agent; unknown in files of older versions."""
+    terminated: NDArray[np.bool_] | None = None
+    """[N]: the episode ended there, and not by a limit of time; unknown in files of older versions."""
 
     def rewarded(self, reward: str | RewardFunction, codec: SpaceCodec) -> RewardedSteps:
         """The steps with the rewards that an expression or a function gives them."""
@@ -78,7 +80,8 @@ class Recording:
         return replace(self, **{name: array[order] for name, array in self._arrays().items()})
 
     def _arrays(self) -> dict[str, NDArray]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _METADATA}
+        named = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in _METADATA}
+        return {name: array for name, array in named.items() if array is not None}
 
     def save(self, path: Path) -> None:
         """Write one safetensors file."""
@@ -101,6 +104,8 @@ class Recording:
             wide = recording.reached.reshape(len(recording.action), -1).shape[1]
             if len(lengths) != 1 or wide != len(names):
                 raise ValueError("its arrays do not fit together")
+            if recording.terminated is not None and recording.terminated.dtype != np.bool_:
+                raise ValueError("terminated is not true or false")
             if not np.isfinite(recording.phi).all():
                 raise ValueError("its features hold NaN or infinity")
             return recording
@@ -174,6 +179,7 @@ def record(
         phi=joined(phi),
         episode=joined(steps.episode for steps in kept),
         names=envs.space_codec(config).field_names,
+        terminated=joined(np.asarray(steps.terminated) for steps in kept),
     )
 
 
@@ -193,6 +199,7 @@ def of_unrolls(agent: BehaviourModel, config: RunConfig, unrolls: Unroll) -> Rec
         phi=collect.features(agent, reached.numpy(), before.numpy(), terminated),
         episode=episode.numpy(),
         names=envs.space_codec(config).field_names,
+        terminated=terminated,
     )
 
 
