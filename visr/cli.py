@@ -67,6 +67,9 @@ def _exit_code(args: list[str]) -> int:
         _say("Interrupted.")
         return 130
     except SystemExit as stop:  # no code of ours calls it
+        if isinstance(stop.__context__, BrokenPipeError):  # rich does
+            _discard(sys.stdout)
+            return 1
         code = short_repr(stop.code)
         return _refuse(
             f"Code that visr called ended it with sys.exit({code}); let it raise instead"

@@ -281,3 +281,14 @@ def test_observations_and_rewards_alone_are_the_states_reached(states: SpaceCode
 def test_arrays_that_do_not_fit_are_one_sentence(states: SpaceCodec, arrays: dict[str, Any]):
     with pytest.raises(UserError, match=r"data\.npz"):
         steps_of(states, **arrays)
+
+
+@pytest.mark.parametrize(
+    ("name", "offers"), [("dones", "`terminations`"), ("timeouts", "`truncations`")]
+)
+def test_names_that_other_formats_give_to_ends_are_refused(
+    states: SpaceCodec, name: str, offers: str
+):
+    arrays = {"observations": np.arange(4), "rewards": np.zeros(3), name: np.zeros(3, bool)}
+    with pytest.raises(UserError, match=f"an array `{name}`, which is not read; .*{offers}"):
+        dataset.from_arrays("a.npz", arrays, states)

@@ -37,6 +37,13 @@ _LARGEST = 2**30
 _EPISODE_LENGTH = 100
 """Steps that count as an episode where the file names no episodes."""
 _PER_STEP = ("actions", "rewards", "terminations", "truncations", "episodes")
+_ENDS = "name it `terminations`, or `truncations` where only a limit of time ended the episode"
+_OTHER_NAMES = {
+    **dict.fromkeys(("done", "dones", "terminals", "terminated"), _ENDS),
+    **dict.fromkeys(("timeouts", "truncated"), "name it `truncations`"),
+    "next_obs": "name it `next_observations`",
+}
+"""Names that other formats give to what would be missed here."""
 MINARI = "minari:"
 
 
@@ -82,6 +89,8 @@ def from_arrays(path: str | Path, arrays: dict[str, NDArray], codec: SpaceCodec)
         raise UserError(
             f"{path} has no array `observations`; it needs observations and rewards or actions."
         )
+    for name in sorted(arrays.keys() & _OTHER_NAMES.keys()):
+        raise UserError(f"{path} has an array `{name}`, which is not read; {_OTHER_NAMES[name]}.")
     if not arrays["observations"].ndim:
         raise UserError(f"{path} is no array of observations; it needs one row for every step.")
     observations, count = arrays["observations"], _num_steps(path, arrays)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from numpy.typing import NDArray
 
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
@@ -35,6 +36,8 @@ class Diagnosis:
     """Of these two w."""
     prediction: Prediction | None
     """None where features are not of states, or no steps are known."""
+    is_tested: bool = True
+    """Whether predictions were compared with true values: on numbered states only."""
 
     @property
     def words(self) -> list[str]:
@@ -50,6 +53,11 @@ class Diagnosis:
                 f"Predicted: {known.fraction_of_best:.2f} of the best that planning on known steps finds "
                 "(0 is a random policy)."
             )
+            if not self.is_tested:
+                found.append(
+                    "Such predictions were tested on numbered states only, and can be far off on "
+                    "vectors; `visr evaluate` plays the policy."
+                )
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,9 +89,9 @@ def diagnose(
     prediction = None
     if agent.features_of_states and steps is not None and reward is not None:
         prediction = predict(agent, w, steps, reward, agent.config.gpi)
-    return Diagnosis(
-        _carriers(agent, w, planes), names.get(best, ""), float(cosines[best]), prediction
-    )
+    is_tested = isinstance(agent.spec.observation_space, spaces.Discrete)
+    carriers = _carriers(agent, w, planes)
+    return Diagnosis(carriers, names.get(best, ""), float(cosines[best]), prediction, is_tested)
 
 
 def _carriers(
