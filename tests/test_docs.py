@@ -106,6 +106,8 @@ def tiny(words: Words) -> list[str]:
             extra = [*TINY_TRAINING, "--recorded-steps", "500"]
             if "simple" in rest:
                 extra = ["--num-steps", "300"]
+            elif "minatar" in rest:
+                extra += ["--num-rewarded-envs", "0"]
             elif {"replay", "fb"} & {*rest}:
                 extra = shlex.split(
                     "--num-steps 4096 --num-envs 16 --unroll-length 32 --num-updates 20"

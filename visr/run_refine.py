@@ -202,7 +202,7 @@ def limit_of(seconds: float | None, num_updates: int | None, until_done: bool) -
     if len(given) > 1:
         raise UserError("Give one of seconds, num_updates and until_done.")
     if seconds is not None and not 0 < seconds < 1e7:
-        raise UserError(f"seconds = {short_repr(seconds)} must lie between 0 and 10,000,000.")
+        raise UserError(f"seconds = {seconds:g} must lie between 0 and 10,000,000.")
     if num_updates is not None:
         _check_count(num_updates, "num_updates")
     return Limit(num_updates, seconds if given else _SECONDS)
