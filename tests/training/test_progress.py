@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+import sys
 from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from visr.training import progress
-from visr.training.driver import Status
+from visr.training.driver import Status, stop_requests
 
 
 def status(num_steps: int, note: str = "", trouble: str = "") -> Status:
@@ -63,3 +66,17 @@ def test_a_bar_of_any_width_shows_percentage_and_time_left_on_one_line(width: in
     assert all("45%" in line and "-:--:--" in line for line in bars[-1:])
     assert "psi" in bars[-1]
     assert ("pre-training" in bars[-1]) == (width >= 80)
+
+
+def test_the_first_ctrl_c_says_on_a_terminal_that_the_round_is_finished(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    reader, terminal = os.openpty()
+    with os.fdopen(terminal, "w") as stderr, os.fdopen(reader, "rb", buffering=0) as shown:
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with stop_requests() as stop:
+            signal.raise_signal(signal.SIGINT)
+            assert stop == [signal.SIGINT]
+            assert b"a second Ctrl-C stops at once, without saving" in shown.read(200)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)

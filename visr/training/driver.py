@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +29,7 @@ from visr.training.recorded_steps import RecordedSteps
 
 log = terminal.logger()
 
+_STOPPING = b"\nvisr: Stops after this round; a second Ctrl-C stops at once, without saving.\n"
 _MAX_LOSSES = 3
 """Losses of progress since the same checkpoint after which the run gives up."""
 
@@ -266,6 +269,8 @@ def stop_requests() -> Iterator[list[int]]:
         if requests and number == signal.SIGINT:
             raise KeyboardInterrupt
         requests.append(number)
+        if sys.stderr.isatty():  # not print, which the signal may have interrupted
+            os.write(sys.stderr.fileno(), _STOPPING)
 
     previous = {s: signal.signal(s, note) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
