@@ -200,6 +200,6 @@ def _read_csv(path: Path) -> np.ndarray:
         try:
             values = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2)
         except ValueError as error:
-            reason = f"{error}; separate numbers by commas, without a header"
+            reason = f"{str(error).rstrip('.')}; separate numbers by commas, without a header"
             raise ValueError(reason) from None
     return values.ravel() if 1 in values.shape else values  # a list of states, across or down
