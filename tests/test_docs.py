@@ -164,7 +164,9 @@ def test_commands_and_programs_of_the_pages_run(directory: Path, monkeypatch: py
         assert main(tiny(words)) == 0, shlex.join(words)
     for code in (code for page in PAGES for code in blocks(page, "python")):
         program = f"import numpy as np\nimport visr\n{code}"
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+        # Ray, if a test started it, sets a safe path, without the current directory
+        usual = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=usual)
         assert done.returncode == 0, done.stderr.decode()
 
 

@@ -376,6 +376,7 @@ def test_two_films_are_shown_where_the_environment_draws_itself(opened: Open, tm
         expect(page.locator("#answer-count")).to_contain_text("1 answer;")
         expect(page.locator("#question .film")).to_have_count(2)
         assert film.evaluate("film => getComputedStyle(film).backgroundImage") != shown
+        page.close()  # before its server: it would ask again
 
 
 @pytest.mark.parametrize("width", [390, 900, 1280])
