@@ -6,7 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
-import results_pages as r
+import page_parts as r
 import simple_page
 
 from visr.paper.suite import claims, published
@@ -76,7 +76,7 @@ def table_one(minatar: Suite, grid: Suite | None) -> str:
     columns += ["updates", "median", "mean", "IQM", "above random", "not run: core-hours"]
     games, seeds, steps = PAPERS_ATARI
     hours = games * seeds * steps / ATARI_SPEED / 3600
-    return r._joined([
+    return r.joined([
         "# Results: the paper's Table 1",
         r.NOTE.replace("docs/results_pages.py", "docs/paper_pages.py"),
         "The paper's columns are median / mean of human-normalised scores in percent, on Atari. Ours are MinAtar's five games, where 0 is a random "

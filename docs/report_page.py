@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 
+import page_parts as r
 import paper_pages as p
-import results_pages as r
+from replay_page import replay_iqm
 
 from visr.paper.suite import claims
 from visr.paper.suite.entries import Suite, name_of
@@ -41,7 +42,7 @@ def report(minatar: Suite, grid: Suite | None) -> str:
             f"{found_boxes} on boxes; the notebook itself, measured in the same way, .76 to .82 and .10 to .37."
         )
     claim = lambda found, words: p.verdict(found.get(words))  # noqa: E731
-    return r._joined([
+    return r.joined([
         "# A reproduction of VISR",
         r.NOTE.replace("docs/results_pages.py", "docs/paper_pages.py"),
         "Hansen, Dabney, Barreto, Van de Wiele, Warde-Farley and Mnih, *Fast Task Inference with Variational Intrinsic Successor Features* (ICLR 2020). This report says what of the "
@@ -54,8 +55,8 @@ def report(minatar: Suite, grid: Suite | None) -> str:
         "## What was reproduced",
         "**The method.** Each equation has its function ([from the paper to the code](paper_map.md)) and tests against independent references; every choice that the paper leaves open, and every "
         f"difference, is numbered in [Deviations](deviations.md). {parity}",
-        f"**The grid world.** With our learning rates (ten times the paper's, falling to zero), d = 5 and the paper's 38.4M steps, VISR reaches {r._number(quality, 'span'):.2f} of optimal on random w, "
-        f"{r._number(quality, 'boxes'):.2f} on the notebook's two boxes and {r._number(quality, 'goals'):.2f} on single goal cells (3 seeds, exact values; 0 is a random policy). phi's maps and values look as in the paper:",
+        f"**The grid world.** With our learning rates (ten times the paper's, falling to zero), d = 5 and the paper's 38.4M steps, VISR reaches {r.number(quality, 'span'):.2f} of optimal on random w, "
+        f"{r.number(quality, 'boxes'):.2f} on the notebook's two boxes and {r.number(quality, 'goals'):.2f} on single goal cells (3 seeds, exact values; 0 is a random policy). phi's maps and values look as in the paper:",
         "![phi on the grid](images/features.png)",
         "![GPI values of 49 random rewards](images/values.png)",
         "With 5M steps, P(better) and its interval over three seeds: "
@@ -76,7 +77,7 @@ def report(minatar: Suite, grid: Suite | None) -> str:
         f"The paper's 12 games at human level are not tested; a row of its Table 1 would take about {p.PAPERS_ATARI[0] * p.PAPERS_ATARI[1] * p.PAPERS_ATARI[2] / p.ATARI_SPEED / 3600:,.0f} core-hours here.",
         "## What is new",
         f"- **The replay learner** keeps the idea (features, successor features, regression, GPI over a library) and changes how it is learnt: many fixed features, a replay buffer, tasks from what was seen. "
-        f"On the same grid it has {boxes:.2f} on boxes and {goals:.2f} on goal cells after {seconds:.0f} CPU seconds; on MinAtar an interquartile mean of {r._replay_iqm(minatar):.0f} "
+        f"On the same grid it has {boxes:.2f} on boxes and {goals:.2f} on goal cells after {seconds:.0f} CPU seconds; on MinAtar an interquartile mean of {replay_iqm(minatar):.0f} "
         f"(seeds {r.seeds_of(r.read('replay/minatar.csv'))}) without weight changes ([page](agents/replay.md)).",
         f"- **Reward-free steps after the reward is known** (relabelling): {shown('VISR+, relabelled @100k')} with 100,000 rewarded steps. It makes about 14,000 updates, NSQ @1M {p.updates(p.MILLION):,} and NSQ @10M "
         f"{p.updates(10 * p.MILLION):,}: against NSQ at equal updates it is behind (100 by definition), against equal or ten times the rewarded steps ahead.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-import results_pages as r
+import page_parts as r
 
 from visr.paper.suite import statistics as aggregates
 from visr.paper.suite.entries import Suite, name_of

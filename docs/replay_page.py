@@ -1,0 +1,197 @@
+"""The replay learner's and refinement's numbers from results/; see results_pages.py."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+from page_parts import (
+    DASH,
+    NOTE,
+    Csv,
+    by,
+    joined,
+    number,
+    read,
+    read_if_there,
+    seeds_of,
+    short,
+    spread,
+    table,
+)
+
+from visr.paper.suite.entries import Suite
+
+REPLAY_WORDS = """\
+The [replay learner](../agents/replay.md) after pre-training, without weight changes: w by regression, then GPI over w and
+its library. *Own policy* is the policy of w alone. Scores are means over seeds ± the standard deviation; with one seed, ± is the
+standard error over 30 episodes where scores are sampled."""
+
+
+WORLDS = {
+    "open-10": "open grid, 10 x 10",
+    "rooms-11": "four rooms, 11 x 11",
+    "open-20": "open grid, 20 x 20",
+    "rooms-21": "four rooms, 21 x 21",
+}
+
+
+def replay_page() -> str:
+    parts = ["# Results: the replay learner", NOTE, REPLAY_WORDS]
+    parts += [_replay_grid(), _replay_vectors(), _replay_features()]
+    parts += [
+        "## MinAtar\n\nThe scores are on [the page of MinAtar](minatar.md#the-replay-learner)."
+    ]
+    return joined(parts)
+
+
+def _replay_grid() -> str:
+    rows = []
+    for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
+        scores = spread([float(run["mean"]) for run in runs], 3)
+        worst = min(float(run["worst"]) for run in runs)
+        cells = [scores, "0", f"{number(runs, 'best_constant'):.2f}", f"{worst:.2f}"]
+        cells += [f"{number(runs, 'own_policy'):.3f}", seeds_of(runs)]
+        cells += [short(float(runs[0]["steps"])), f"{number(runs, 'cpu_seconds'):.0f}"]
+        rows.append([f"{WORLDS.get(world, world)}, {tasks}", *cells])
+    if not rows:
+        return ""
+    columns = ["world, tasks", "fraction of optimal", "random policy", "best constant action"]
+    columns += ["worst task", "own policy", "seeds", "steps", "CPU seconds"]
+    words = "Exact fractions of optimal, 64 unseen tasks of each kind."
+    command = "python experiments/replay_grid.py open-10 rooms-11 open-20 rooms-21 --seeds 0 1 2"
+    return f"## Grid worlds\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
+
+
+def _replay_vectors() -> str:
+    rows = []
+    for (env, reward), runs in by(read_if_there("replay/vectors.csv"), "env", "reward").items():
+        cells = [_sampled(runs)]
+        cells += [f"{number(runs, k):.1f}" for k in ("random", "best_constant", "own_policy")]
+        cells += [f"{number(runs, 'r_squared'):.2f}", seeds_of(runs)]
+        cells += [f"{number(runs, 'cpu_seconds'):.0f}" if runs[0]["cpu_seconds"] else DASH]
+        rows.append([f"{env}, `{reward}`", *cells])
+    if not rows:
+        return ""
+    columns = ["asked", "return", "random policy", "best constant action"]
+    columns += ["own policy", "held-out R^2", "seeds", "CPU seconds"]
+    command = (
+        "python experiments/replay_vectors.py CartPole-v1 MountainCar-v0 Acrobot-v1 --seeds 0 1 2"
+    )
+    words = "Returns of the asked reward, 30 episodes."
+    return f"## Vectors\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
+
+
+def _replay_features() -> str:
+    keys = ("environment", "asked", "features")
+    rows = []
+    for (env, asked, kind), runs in by(read_if_there("replay/features.csv"), *keys).items():
+        cells = [seeds_of(runs), runs[0]["num_features"], runs[0]["cpu_seconds"] or DASH]
+        cells += [_mean_if_there(runs, column) for column in ("score", "planned", "r_squared")]
+        rows.append([f"{env}, {asked}", f"`{kind}`", *cells])
+    if not rows:
+        return ""
+    columns = ["asked", "features", "seeds", "d", "CPU seconds", "score", "planned", "held-out R^2"]
+    words = (
+        "The same small budget for all kinds of features. On the grid scores are fractions of optimal, and *planned* is exact "
+        "planning on the reward that the features represent. Where only R^2 is given, psi was not trained."
+    )
+    return f"## Fixed and learned features\n\n{words}\n\n{table(columns, rows)}"
+
+
+def _mean_if_there(runs: Csv, column: str) -> str:
+    values = [float(run[column]) for run in runs if run.get(column)]
+    return f"{statistics.mean(values):.2f}" if values else DASH
+
+
+def _sampled(runs: Csv) -> str:
+    if len(runs) > 1:
+        return spread([float(run["score"]) for run in runs], 2)
+    error = runs[0]["standard_error"]
+    return f"{float(runs[0]['score']):.2f}" + (f" ± {float(error):.2f}" if error else "")
+
+
+def replay_grid_rows() -> list[list[str]]:
+    rows = []
+    for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
+        if world == "open-10" and tasks in ("boxes", "goals"):
+            words = "two boxes" if tasks == "boxes" else "goal cells"
+            score = f"{spread([float(run['mean']) for run in runs], 3)} of optimal"
+            where = f"grid 10 x 10, {words}"
+            rows.append([where, "replay learner", score, seeds_of(runs), "[replay](replay.md)"])
+    return rows
+
+
+def replay_iqm(suite: Suite) -> float:
+    scaled = sorted(
+        suite.normalised(float(row["score"]), f"MinAtar/{row['game']}-v1")
+        for row in read("replay/minatar.csv")
+    )
+    return float(np.mean(scaled[len(scaled) // 4 : len(scaled) - len(scaled) // 4]))
+
+
+def replay_scores() -> str:
+    """The replay learner's scores for its agent's page: a row for each world, environment and game."""
+    tables = [
+        ("replay/grid.csv", "world", "tasks", "mean", "{}: fraction of optimal", 3),
+        ("replay/vectors.csv", "env", "reward", "score", "{}: return", 1),
+        ("replay/minatar.csv", "game", "", "score", "MinAtar {}: score", 1),
+    ]
+    rows = []
+    for path, where, asked, score, words, digits in tables:
+        for (name,), found in by(read_if_there(path), where).items():
+            groups = by(found, asked) if asked else {("its own reward",): found}
+            shown = ", ".join(
+                f"{_words(kind)} {number(runs, score):.{digits}f}"
+                for (kind,), runs in groups.items()
+            )
+            rows.append([words.format(WORLDS.get(name, name)), shown, seeds_of(found)])
+    return table(["where", "score", "seeds"], rows).replace("---:", "---")
+
+
+def refined(suite: Suite) -> str:
+    """The tables of docs/guides/refine.md: instant and refined policies."""
+    parts = []
+    rows = []
+    for (world, tasks), runs in by(read_if_there("refine/grid.csv"), "world", "tasks").items():
+        shown = [f"{world}, {tasks}", seeds_of(runs)]
+        for policy in ("instant", "refined"):
+            worst = min(float(run[f"{policy}_worst"]) for run in runs)
+            scores = spread([float(run[policy]) for run in runs], 3)
+            shown.append(f"{scores} ({worst:.3f})")
+        worse = sum(int(run["made_worse"]) for run in runs)
+        cost = f"{number(runs, 'cpu_seconds'):.2f}"
+        rows.append([*shown, str(worse), cost])
+    if rows:
+        columns = ["world, tasks", "seeds", "instant (worst task)", "refined (worst task)"]
+        columns += ["tasks made worse", "CPU seconds a task"]
+        parts += [
+            "Exact fractions of optimal on 64 unseen tasks of each kind, refined until done:",
+            table(columns, rows),
+            "```sh\npython experiments/refine_grid.py open-10 rooms-11 --seeds 0 1 2\n```",
+        ]
+    games = read_if_there("refine/minatar.csv")
+    rows = []
+    for row in games:
+        n = row["n_step"] and f", n = {row['n_step']}"
+        scaled = suite.normalised(float(row["score"]), f"MinAtar/{row['game']}-v1")
+        score = f"{row['score']} ± {row['standard_error']}"
+        cells = [row["updates"], row["cpu_seconds"], row["trial"], score, f"{scaled:.0f}"]
+        rows.append(
+            [f"{row['game']}, {row['policy']}{n}", row["seed"], *(x or DASH for x in cells)]
+        )
+    if rows:
+        columns = ["game, policy", "seed", "updates", "CPU seconds", "trial", "score", "of 100"]
+        names = " ".join(dict.fromkeys(row["game"] for row in games))
+        parts += [
+            "MinAtar, 30 episodes, 100,000 rewarded steps. *Trial*: mean return in the rewarded steps that choose n. *Of 100*: 0 is "
+            "a random policy and 100 NSQ after 10M rewarded steps.",
+            table(columns, rows),
+            f"```sh\npython experiments/refine_minatar.py {names}\n```",
+        ]
+    return "\n\n".join(parts)
+
+
+def _words(asked: str) -> str:
+    plain = {"boxes", "goals", "three goals", "16 cells", "its own reward"}
+    return "its own reward" if asked == "env" else asked if asked in plain else f"`{asked}`"
