@@ -31,9 +31,8 @@ def checked(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
     @functools.wraps(function)
     def call(*args: Given.args, **fields: Given.kwargs) -> Result:
-        with contextlib.suppress(
-            TypeError
-        ):  # too few arguments or unknown ones: Python says so below
+        # too few arguments, or unknown ones, are Python's to refuse, at the call below
+        with contextlib.suppress(TypeError):
             for name, value in signature.bind(*args, **fields).arguments.items():
                 if kinds[name]:
                     _require(value, name, kinds[name])

@@ -324,7 +324,7 @@ def test_a_recording_that_names_no_step_is_used(tiny: Any, tmp_path: Path):
 
 
 def test_a_recording_of_other_weights_is_recorded_again(tiny: Any, tmp_path: Path):
-    """As after an update of visr has trained a packed model anew, in as many steps."""
+    """A newer visr may bring another model with as many training steps under the same name."""
     config = settings(tiny, num_envs=4)
     path, agent = tmp_path / "recorded.safetensors", untrained(config)
     for width in (2, agent.task_size):

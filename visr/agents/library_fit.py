@@ -12,6 +12,8 @@ network's last layer.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -23,60 +25,56 @@ _PENALTY = 1e-6
 _BATCH = 2_048
 
 
+class _Steps(NamedTuple):
+    """N recorded steps as psi reads them, whatever the task."""
+
+    taken: Tensor
+    """[N, width], U(s, a)"""
+    following: Tensor
+    """[N, actions, width], U(s', .)"""
+    chi: Tensor
+    """[N, d]"""
+    discount: Tensor
+    """[N, 1], 0 where the episode ended"""
+    count: Tensor
+    """[N, 1], how often each step was recorded"""
+
+
 @torch.no_grad()
 def fitted_readouts(
-    psi: FactoredSuccessorFeatures,
-    library: Tensor,
-    steps: Transitions,
-    chi: Tensor,
-    gamma: float,
+    psi: FactoredSuccessorFeatures, library: Tensor, steps: Transitions, chi: Tensor, gamma: float
 ) -> Tensor:
     """W_k of every task: library [L, d], steps with features chi [N, d] -> [L, width + 1, d]."""
-    steps, chi, weight = distinct(steps, chi)
-    here, after = steps.observation, steps.next_observation
+    read = _read(psi, *distinct(steps, chi), gamma)
+    return torch.stack([_readout(psi, w, read) for w in library])
+
+
+def _read(
+    psi: FactoredSuccessorFeatures, steps: Transitions, chi: Tensor, count: Tensor, gamma: float
+) -> _Steps:
+    here, action, after = steps.observation, steps.action, steps.next_observation
     assert here is not None
-    assert steps.action is not None
-    taken = torch.cat(
-        [
-            psi.of_actions(psi.first_step(seen))[torch.arange(len(seen)), action]
-            for seen, action in zip(here.split(_BATCH), steps.action.split(_BATCH), strict=True)
-        ]
-    )
+    assert action is not None
+    before = torch.cat([psi.of_actions(psi.first_step(seen)) for seen in here.split(_BATCH)])
     following = torch.cat([psi.of_actions(psi.first_step(seen)) for seen in after.split(_BATCH)])
-    discount = gamma * torch.ones(len(chi), 1)
-    if steps.terminated is not None:
-        discount *= (~steps.terminated).float()[:, None]
+    goes_on = torch.ones(len(chi)) if steps.terminated is None else (~steps.terminated).float()
+    taken = before[torch.arange(len(before)), action]
+    return _Steps(taken, following, chi, gamma * goes_on[:, None], count[:, None])
+
+
+def _readout(psi: FactoredSuccessorFeatures, w: Tensor, steps: _Steps) -> Tensor:
+    """W_k, [width + 1, d]: the network's last layer and its correction."""
     shared = torch.cat([psi.readout.weight.T, psi.readout.bias[None]]) * psi.scale
-    found = [
-        shared + _correction(psi, w, taken, following, chi, discount, weight, shared)
-        for w in library
-    ]
-    return torch.stack(found)
-
-
-def _correction(
-    psi: FactoredSuccessorFeatures,
-    w: Tensor,
-    taken: Tensor,
-    following: Tensor,
-    chi: Tensor,
-    discount: Tensor,
-    weight: Tensor,
-    shared: Tensor,
-) -> Tensor:
-    """W_k - the network's layer, [width + 1, d]."""
     of_task = psi.of_tasks(w)
-    now = _with_one((taken + of_task).relu())
-    joined = (following + of_task).relu_()
-    best = (joined @ (psi.readout.weight.T @ w)).argmax(dim=1)
-    later = _with_one(joined[torch.arange(len(joined)), best])
-    step = now - discount * later
-    weighted = now * weight[:, None]
-    moments = (weighted.T @ step).double()
-    size = weighted.mul(now).sum(dim=0).mean().double()
-    moments.diagonal().add_(_PENALTY * size)
-    error = chi - step @ shared
-    return torch.linalg.solve(moments, (weighted.T @ error).double()).float()
+    now = _with_one((steps.taken + of_task).relu())
+    joined = (steps.following + of_task).relu_()
+    greedy = (joined @ (psi.readout.weight.T @ w)).argmax(dim=1)
+    later = _with_one(joined[torch.arange(len(joined)), greedy])
+    change, weighted = now - steps.discount * later, now * steps.count
+    moments = (weighted.T @ change).double()
+    moments.diagonal().add_(_PENALTY * weighted.mul(now).sum(dim=0).mean().double())
+    error = steps.chi - change @ shared
+    return shared + torch.linalg.solve(moments, (weighted.T @ error).double()).float()
 
 
 def _with_one(rows: Tensor) -> Tensor:
