@@ -36,7 +36,7 @@ class _Steps(NamedTuple):
     """[N, d]"""
     discount: Tensor
     """[N, 1], 0 where the episode ended"""
-    count: Tensor
+    repeats: Tensor
     """[N, 1], how often each step was recorded"""
 
 
@@ -70,7 +70,7 @@ def _readout(psi: FactoredSuccessorFeatures, w: Tensor, steps: _Steps) -> Tensor
     joined = (steps.following + of_task).relu_()
     greedy = (joined @ (psi.readout.weight.T @ w)).argmax(dim=1)
     later = _with_one(joined[torch.arange(len(joined)), greedy])
-    change, weighted = now - steps.discount * later, now * steps.count
+    change, weighted = now - steps.discount * later, now * steps.repeats
     moments = (weighted.T @ change).double()
     moments.diagonal().add_(_PENALTY * weighted.mul(now).sum(dim=0).mean().double())
     error = steps.chi - change @ shared
