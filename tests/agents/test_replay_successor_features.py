@@ -236,7 +236,7 @@ def happened(chi: PlaneEvents, before: torch.Tensor, after: torch.Tensor) -> set
 
 
 def test_objects_that_meet_between_them_vanish_together():
-    # A bullet flies right while what it hits moves left: two cells apart before, and both are gone afterwards.
+    # A bullet flies right and what it hits moves left: two cells apart before, both are gone afterwards.
     chi = PlaneEvents((3, 6, 6), 60, gamma=0.9)
     before = planes((0, 2, 1), (1, 2, 3), (2, 0, 0))
     both = {f"plane {c} {what}" for c in (0, 1) for what in ("lost", "vanished")}

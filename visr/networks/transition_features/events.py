@@ -143,7 +143,7 @@ def _spread(planes: Tensor) -> Tensor:
 
 
 def _chosen(counts: Tensor, deviation: Tensor, most: int, end: int) -> list[int]:
-    """The events to keep besides the end, the rarest first: seen often enough, and unlike those kept before."""
+    """The events to keep besides the end, the rarest first: seen often enough, and unlike the others kept."""
     seen = (counts > 0).sum(dim=0)
     centred = counts - counts.mean(dim=0)
     scaled = (centred / centred.std(dim=0).clamp(min=1e-6)).numpy()
