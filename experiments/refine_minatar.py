@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import torch
-from replay_runs import append, infer_env, pretrained
+from replay_runs import append, infer_env, pretrained, settings
 
 import visr
 from visr import config as configuration
@@ -49,7 +49,8 @@ class Game:
         self.w = torch.as_tensor(self.task.w, dtype=torch.float32)
         self._asked = asked_reward(self.task, run.agent, run._codec)
         self._fields: dict[str, object] = {"game": game, "seed": seed}
-        self._fields |= {"recorded": len(run.offline_steps)}
+        self._fields["features"] = run.config.replay.transition_features
+        self._fields["recorded"] = len(run.offline_steps)
         self._fields["reward_r_squared"] = f"{self.labels.r_squared:.3f}"
 
     def play(self, agent: Agent, compare: bool = False) -> EpisodeEvaluation:
@@ -97,10 +98,12 @@ class Game:
             append(self._out, row)
 
 
-def run_game(game: str, seed: int, updates: int, kept: Path | None, out: Path) -> None:
+def run_game(
+    game: str, seed: int, updates: int, kept: Path | None, out: Path, **fields: object
+) -> None:
     """Pre-train or load, infer, refine, learn from nothing; append a row for each score."""
     config = configuration.replace(
-        presets.get("replay-minatar"), env=f"MinAtar/{game}-v1", seed=seed
+        presets.get("replay-minatar"), env=f"MinAtar/{game}-v1", seed=seed, **fields
     )
     with pretrained(config, kept) as (run, _):
         played = Game(run, game, seed, out)
@@ -116,13 +119,15 @@ def main() -> None:
     parser.add_argument("games", nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--updates", type=int, default=10_000)
+    parser.add_argument("--set", nargs="*", default=[], help="settings as name=value")
     parser.add_argument("--runs", type=Path, help="keep the runs in this directory")
     parser.add_argument("--out", type=Path, default=Path("results/refine/minatar.csv"))
     chosen = parser.parse_args()
     for seed in chosen.seeds:
         for game in chosen.games:
             kept = chosen.runs and chosen.runs / f"{game}-{seed}"
-            run_game(game, seed, chosen.updates, kept, chosen.out)
+            given = settings(chosen.set)
+            run_game(game, seed, chosen.updates, kept, chosen.out, **given)
 
 
 if __name__ == "__main__":

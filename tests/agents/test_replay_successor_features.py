@@ -237,7 +237,7 @@ def happened(chi: PlaneEvents, before: torch.Tensor, after: torch.Tensor) -> set
 
 def test_objects_that_meet_between_them_vanish_together():
     # A bullet flies right and what it hits moves left: two cells apart before, both are gone afterwards.
-    chi = PlaneEvents((3, 6, 6), 60, gamma=0.9)
+    chi = PlaneEvents((3, 6, 6), 60, gamma=0.9, rare=True)
     before = planes((0, 2, 1), (1, 2, 3), (2, 0, 0))
     both = {f"plane {c} {what}" for c in (0, 1) for what in ("lost", "vanished")}
     after = planes((2, 0, 0))
@@ -246,13 +246,16 @@ def test_objects_that_meet_between_them_vanish_together():
     assert happened(chi, far, after) == both
 
 
-def test_an_event_seen_in_a_few_steps_becomes_a_feature():
-    chi = PlaneEvents((3, 6, 6), 60, gamma=0.9)
+@pytest.mark.parametrize(
+    ("rare", "times", "is_feature"),
+    [(True, 12, True), (True, 4, False), (False, 12, False), (False, 41, True)],
+)
+def test_an_event_seen_often_enough_becomes_a_feature(rare: bool, times: int, is_feature: bool):
+    chi = PlaneEvents((3, 6, 6), 60, gamma=0.9, rare=rare)
     kept, lost = planes((0, 2, 2), (1, 2, 3)), planes((0, 2, 2))
-    for times, is_feature in ((12, True), (4, False)):
-        seen = [kept, kept, kept, lost] * times + [kept] * 200
-        chi.fit(unroll_of(torch.stack(seen)[:, None]))
-        assert ("plane 1 lost" in chi.names()) == is_feature
+    seen = [kept, kept, kept, lost] * times + [kept] * 200
+    chi.fit(unroll_of(torch.stack(seen)[:, None]))
+    assert ("plane 1 lost" in chi.names()) == is_feature
 
 
 def test_a_moving_object_is_neither_lost_nor_new():

@@ -10,7 +10,7 @@ from visr.networks.transition_features.base import TransitionFeatures, ended, of
 from visr.types import Transitions, Unroll
 
 _LARGEST_COUNT = 4
-_LEAST_SEEN = 10
+_LEAST_SEEN, _LEAST_SEEN_RARE = 40, 10
 _MOST_ALIKE = 0.95
 _LEAST_SCALE = 0.02
 _TAIL = 0.2
@@ -21,15 +21,20 @@ class PlaneEvents(TransitionFeatures):
     """Counts of events, each divided by the deviation of its discounted return; the last is the end.
 
     Of plane c: objects gained and lost in all, objects that vanished (none in the 3 x 3 cells afterwards)
-    and appeared. Of planes c and p: c vanished beside p; c's cell was emptied and newly filled by p; c and p
-    vanished together, at most two cells apart, because each can move one cell before they meet.
+    and appeared. Of planes c and p: c vanished beside p; c's cell was emptied and newly filled by p.
     `fit` keeps the events that were seen, the rarest first, without those that repeat another one.
+
+    `rare`: events that were seen less often, too, and one more: c and p vanished together, at most two cells
+    apart, because each can move one cell before they meet.
     """
 
     counts_events = True
 
-    def __init__(self, shape: tuple[int, int, int], num_features: int, gamma: float) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int], num_features: int, gamma: float, rare: bool = False
+    ) -> None:
         super().__init__()
+        self._rare = rare
         self.num_features, self._planes, self._gamma = num_features, shape[0], gamma
         self._end_event = 4 * self._planes + 2 * self._planes * (self._planes - 1)
         self.end = num_features - 1
@@ -40,7 +45,7 @@ class PlaneEvents(TransitionFeatures):
 
     def check(self) -> None:
         """Refuse, with a ValueError, numbers that are no event of these planes."""
-        possible = self._end_event + 1 + self._planes * (self._planes - 1) // 2
+        possible = self._end_event + 1 + self._rare * self._planes * (self._planes - 1) // 2
         if not bool(((self.event >= -1) & (self.event < possible)).all()):
             raise ValueError("an event does not exist")
 
@@ -60,7 +65,12 @@ class PlaneEvents(TransitionFeatures):
         steps = torch.zeros(*kept.shape, counts.shape[1])
         steps[kept] = counts
         deviation = self._deviation(steps, (recorded.terminated | recorded.truncated))
-        chosen = _chosen(counts, deviation, self.num_features - 1, self._end_event)
+        seen = (counts > 0).sum(dim=0)
+        seen[self._end_event] = 0  # it is always the last feature
+        is_wanted = seen >= (_LEAST_SEEN_RARE if self._rare else _LEAST_SEEN)
+        order = torch.argsort(seen, stable=True)
+        rarest = order[(is_wanted & (deviation >= 1e-3))[order]].tolist()
+        chosen = _unlike(counts, rarest, self.num_features - 1)
         self.event.fill_(-1)
         self.event[: len(chosen)] = torch.tensor(chosen, dtype=torch.int64)
         self.event[-1] = self._end_event
@@ -82,7 +92,7 @@ class PlaneEvents(TransitionFeatures):
         return features
 
     def counts(self, steps: Transitions) -> Tensor:
-        """Every possible event, at most 4 of each: [N, 4 C + 2 C (C - 1) + 1 + C (C - 1) / 2]"""
+        """Every possible event, at most 4 of each: [N, 4 C + 2 C (C - 1) + 1]; `rare`: C (C - 1) / 2 more."""
         seen = steps.next_observation if steps.observation is None else steps.observation
         before, after = seen.to(torch.uint8), steps.next_observation.to(torch.uint8)
         planes = self._planes
@@ -94,8 +104,6 @@ class PlaneEvents(TransitionFeatures):
         change = filled.sum(dim=-1) - emptied.sum(dim=-1)
         beside = torch.bmm(vanished, near_before.float().transpose(1, 2))
         replaced = torch.bmm(emptied, filled.transpose(1, 2))
-        near_gone = _spread(_spread(gone.view(seen.shape))).flatten(2).float()
-        together = torch.bmm(vanished, near_gone.transpose(1, 2))
         pairs = ~torch.eye(planes, dtype=torch.bool, device=before.device)
         parts = [
             change.clamp(min=0),
@@ -105,8 +113,10 @@ class PlaneEvents(TransitionFeatures):
             beside[:, pairs],
             replaced[:, pairs],
             ended(steps)[:, None],
-            together[:, pairs.triu()],
         ]
+        if self._rare:
+            near_gone = _spread(_spread(gone.view(seen.shape))).flatten(2).float()
+            parts.append(torch.bmm(vanished, near_gone.transpose(1, 2))[:, pairs.triu()])
         return torch.cat(parts, dim=1).clamp(max=_LARGEST_COUNT)
 
     def names(self) -> list[str]:
@@ -142,17 +152,14 @@ def _spread(planes: Tensor) -> Tensor:
     return high
 
 
-def _chosen(counts: Tensor, deviation: Tensor, most: int, end: int) -> list[int]:
-    """The events to keep besides the end, the rarest first: seen often enough, and unlike the others kept."""
-    seen = (counts > 0).sum(dim=0)
+def _unlike(counts: Tensor, events: list[int], most: int) -> list[int]:
+    """The first of these events, without those that nearly repeat an earlier one."""
     centred = counts - counts.mean(dim=0)
     scaled = (centred / centred.std(dim=0).clamp(min=1e-6)).numpy()
     kept: list[int] = []
-    for k in torch.argsort(seen, stable=True).tolist():
+    for k in events:
         if len(kept) == most:
             break
-        if k == end or seen[k] < _LEAST_SEEN or deviation[k] < 1e-3:
-            continue
         alike = np.abs(scaled[:, kept].T @ scaled[:, k]) / len(scaled)
         if not kept or alike.max() <= _MOST_ALIKE:
             kept.append(k)
