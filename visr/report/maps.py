@@ -70,10 +70,10 @@ def cells(values: Floats, free: Bools, unit: str) -> Figure:
 def task(saved: SavedTask, free: Bools) -> Figure:
     """The true reward [S], if it is known; if evaluated, also phi . w, the policy as arrows and its value."""
     found, panels = saved.evaluation, _panels(saved, free.ravel())
-    heading = style.plain(saved.task.name, 26)
+    heading = style.plain(saved.name, 26)
     if found is not None:
         fraction = style.number(found.fraction_of_optimal)
-        heading = f"{style.plain(saved.task.name)}: {fraction} of optimal"
+        heading = f"{style.plain(saved.name)}: {fraction} of optimal"
     edge, gap, above, below = 0.12, 0.2, 0.5, 0.34  # inches, as all sizes here
     side = (style.WIDTH - 2 * edge - 2 * gap) / 3
     tall = side * _aspect(free)
