@@ -17,6 +17,7 @@ from visr.config import RunConfig, presets
 
 SLOW_FILES = (
     "test_docs.py",
+    "test_static_checks.py",
     "test_golden.py",
     "test_kill_and_resume.py",
     "test_damage_everywhere.py",
