@@ -1,4 +1,4 @@
-"""Import and read nothing from the working directory: it may be the run of a stranger.
+"""Import and read nothing from the working directory: it may be an untrusted run.
 
 `python -m` puts the working directory first on the module path. Matplotlib reads `matplotlibrc` there when it
 is imported (a pipe of that name would block it), and wandb reads `wandb/settings`, which may name another

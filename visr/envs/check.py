@@ -47,7 +47,7 @@ class EnvCheck:
     problems: list[str] = field(default_factory=list)
     """Reasons not to train here."""
     remarks: list[str] = field(default_factory=list)
-    """Other things worth knowing."""
+    """Other facts that the user should know."""
 
 
 def check_env(config: RunConfig, num_steps: int, seed: int = 0) -> EnvCheck:

@@ -52,7 +52,7 @@ def _step_counts(steps: OfflineSteps, num_actions: int) -> _StepCounts:
 class TableModel:
     """Mean rewards and next states of every state and action that was recorded.
 
-    An action that was never recorded in a state is worth the smallest reward for ever.
+    An action that was never recorded in a state has the value of the smallest reward at every step.
     """
 
     def __init__(self, steps: OfflineSteps, reward: Tensor, gamma: float, num_actions: int) -> None:

@@ -167,7 +167,7 @@ def names() -> list[str]:
 
 
 def open_model(address: str | Path) -> PackedModel:
-    """Read the card and the tasks of a file, or of a model of the package; both may be anybody's."""
+    """Read the card and the tasks of a file, or of a model of the package; both are untrusted."""
     if not str(address).startswith(PREFIX):
         path = Path(address)
         card, tasks, fingerprint = _read(path)

@@ -138,7 +138,7 @@ class ReplayLearning(ABC):
             self.agent.fit_library(self.recorded.sample(self._rng, num_steps))
 
     def _batch_sizes(self) -> tuple[int, int]:
-        """Tasks and steps of an update: few events need few tasks, which leaves room for more steps."""
+        """Tasks and steps of an update: few events need few tasks, so that an update has more steps."""
         replay, chi = self.config.replay, self.agent.chi
         tasks, steps = replay.tasks_per_update, replay.transitions_per_update
         if not chi.counts_events:
