@@ -241,7 +241,7 @@ def test_dict_observations_are_prompts_as_the_environment_gives_them(
 def test_a_task_is_kept_by_assignment(place: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(place)
     run = library.load("walk")
-    with pytest.raises(library.UserError, match="There is no task .kept."):
+    with pytest.raises(library.UserError, match=r"There is no task .kept."):
         run.policy("kept")
     task = run.infer("pos[0] > 0.2")
     run.tasks["kept"] = task

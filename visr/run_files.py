@@ -126,10 +126,8 @@ def find_task(run: RunDir, task: str) -> Path:
         return Path(task)
     if (written := run.task(slug(task))).is_file():  # the name that --name was given
         return written
-    names = (
-        ", ".join(path.stem for path in run.task_files())
-        or "none yet; save one with `visr infer`, or run.tasks[NAME] = task"
-    )
+    saved_names = ", ".join(path.stem for path in run.task_files())
+    names = saved_names or "none yet; `visr infer` saves one, in Python run.tasks[NAME] = task"
     way = (
         f"; `visr infer RUN --reward {shlex.quote(task)}` makes one" if _REWARD.search(task) else ""
     )
