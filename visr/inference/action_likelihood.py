@@ -23,7 +23,7 @@ _INVERSE_TEMPERATURES = (1.0, 3.0, 10.0, 30.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class Likeliest:
     """The likeliest of the candidates that the search tried."""
 
     w: Floats
@@ -71,7 +71,7 @@ class ActionLikelihood:
         """The agreement of the best constant action."""
         return float(np.bincount(self._actions).max() / len(self._actions))
 
-    def search(self, w: Floats, seed: int) -> Found:
+    def search(self, w: Floats, seed: int) -> Likeliest:
         """In rounds: all over the sphere and near w first, then ever closer to the best candidate."""
         rng = torch.Generator().manual_seed(seed)
         best = torch.as_tensor(w, dtype=torch.float32)
@@ -88,4 +88,4 @@ class ActionLikelihood:
         weight = np.exp(scores - scores.max())
         spread = np.square(candidates.numpy() - best.numpy())
         error = np.sqrt(weight @ spread / weight.sum())
-        return Found(best.numpy().astype(np.float64), error.astype(np.float64))
+        return Likeliest(best.numpy().astype(np.float64), error.astype(np.float64))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.envs.episodes import EpisodeSteps
 from visr.envs.grid.world import GridWorld
-from visr.inference.policy_prediction import Prediction, predict
+from visr.inference.policy_prediction import ValuePrediction, predict
 from visr.inference.recording import Recording
 from visr.storage.records.library import Library
 from visr.training.describe_library import in_words
@@ -34,8 +34,8 @@ class Diagnosis:
     """The task of the library whose w is most like this one."""
     cosine: float
     """Of these two w."""
-    prediction: Prediction | None
-    """None where states are not numbered, as such predictions are untested there, or no steps are known."""
+    prediction: ValuePrediction | None
+    """None where states have no numbers, features are not of states, or no steps are known."""
 
     @property
     def words(self) -> list[str]:
@@ -80,8 +80,9 @@ def diagnose(
     known = Library.load(library).tasks if library.exists() else ()
     names = {task.row: task.name for task in known}
     prediction = None
-    is_tested = isinstance(agent.spec.observation_space, spaces.Discrete)
-    if is_tested and agent.features_of_states and steps is not None and reward is not None:
+    # On vectors the projection on the features makes V too inexact to compare policies.
+    has_numbers = isinstance(agent.spec.observation_space, spaces.Discrete)
+    if has_numbers and agent.features_of_states and steps is not None and reward is not None:
         prediction = predict(agent, w, steps, reward, agent.config.gpi)
     carriers = _carriers(agent, w, planes)
     return Diagnosis(carriers, names.get(best, ""), float(cosines[best]), prediction)
