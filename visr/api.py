@@ -131,8 +131,8 @@ def load(path: str | Path, *, device: str = "auto", env: str | None = None) -> R
     recorded with it are written under runs/packed-NAME-... or runs/pretrained-NAME. `env` names the
     environment to act in, for a run that learnt from a dataset and knows none.
     """
-    if not isinstance(path, str) or "\0" in path:  # a Path cannot hold `pretrained:NAME`
-        path = arguments.path(path, "path")
+    given = arguments.path(path, "path")
+    path = path if isinstance(path, str) else given  # a Path cannot hold `pretrained:NAME`
     if packed_models.is_packed(path):
         model = packed_models.open_model(path)
         return Run(model.run_dir(), device, model, env)

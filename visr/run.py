@@ -154,7 +154,7 @@ class Run(RefinableRun):
         size = self.agent.task_size
         if isinstance(which, bool | np.bool_):
             raise UserError(f"which = {which} is neither a seed nor a direction; give a number.")
-        if isinstance(which, int | np.integer):
+        if arguments.is_number(which, is_whole=True):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
             w = collect.own_tasks(self.agent, int(which))().astype(np.float64)

@@ -167,7 +167,8 @@ def pull(repo: str, out: str | Path | None = None) -> Path:
     with needing("huggingface_hub", "hub"):
         import huggingface_hub
     name = repo.rpartition("/")[2]
-    path = Path("runs") / f"{name}.safetensors" if out is None else arguments.path(out, "out")
+    where = Path("runs") / f"{name}.safetensors" if out is None else out
+    path = arguments.path(where, "repo" if out is None else "out")
     if path.exists():
         raise UserError(f"{path} exists already; name another file.")
     with tempfile.TemporaryDirectory() as place:
