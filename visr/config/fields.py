@@ -18,6 +18,7 @@ from visr.config.bounds import (
     Size,
     SizeFromTwo,
     SizeOrZero,
+    Threads,
 )
 from visr.config.replay import ReplayConfig
 
@@ -210,7 +211,7 @@ class TrainingConfig:
     """Memory layout of images: the channels of a pixel side by side, which is faster."""
     micro_batch: SizeOrZero = 0
     """Unrolls per forward and backward pass; their gradients are summed. 0: the whole batch."""
-    num_threads: SizeOrZero = 1
+    num_threads: Threads = 1
     """Threads per operation; 1 is fastest for small networks, 0 uses all cores (for image torsos)."""
     num_rewarded_envs: SizeOrZero = 0
     """Environments used for evaluation only: they see rewards and act on a running regression of w."""
