@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import os
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,9 @@ Given = ParamSpec("Given")
 Result = TypeVar("Result")
 _LONGEST_NAME, _LONGEST_PATH = 255, 4096
 """Bytes of a file's name, and of a path, that operating systems take."""
+_LARGEST = 2**63 - 1
+_BOUNDS = {"seed": (0, _LARGEST), "epsilon": (0, 1), "num_episodes": (1, 10_000_000)}
+"""Of arguments that mean the same everywhere; other whole numbers lie between -_LARGEST and _LARGEST."""
 _PLAIN = {"str": str, "bool": bool, "int": int, "float": float, "None": None}
 
 
@@ -71,6 +75,13 @@ def _require(value: Any, name: str, kinds: tuple[Any, ...]) -> None:
         text(value, name)
     else:
         number(value, name, is_whole=float not in kinds)
+        _require_bounds(value, name, is_whole=float not in kinds)
+
+
+def _require_bounds(value: Any, name: str, is_whole: bool) -> None:
+    low, high = _BOUNDS.get(name, (-_LARGEST, _LARGEST) if is_whole else (-math.inf, math.inf))
+    if not low <= value <= high:  # NaN, too
+        raise UserError(f"{name} = {short_repr(value)} does not lie between {low} and {high}.")
 
 
 def path(value: Any, name: str) -> Path:

@@ -342,7 +342,7 @@ class Run(RefinableRun):
     def checked_task(self, task: TaskLike) -> Task:
         """A task of this run: given as such, by its name or its file, or as a direction w."""
         if isinstance(task, str | Path):
-            task = Task.load(find_task(self.directory, str(task)))
+            task = Task.load(find_task(self.directory, str(arguments.path(task, "task"))))
         elif not isinstance(task, Task):
             task = self.skill(task)
         env, num_states = self.config.env, 0 if self.world is None else self.world.num_states

@@ -111,7 +111,8 @@ def _problem(value: Any, hint: Any) -> str | None:
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         listed = ", ".join(choices)
-        return None if value in choices else f"is not a choice; it can be one of {listed}"
+        is_choice = isinstance(value, str) and value in choices
+        return None if is_choice else f"is not a choice; it can be one of {listed}"
     if typing.get_origin(hint) is tuple:
         is_list = isinstance(value, tuple) and len(value) > 0
         if is_list and all(type(v) is int and 1 <= v <= LARGEST_SIZE for v in value):

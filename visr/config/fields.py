@@ -22,10 +22,8 @@ from visr.config.bounds import (
 )
 from visr.config.replay import ReplayConfig
 
-GRID, ATARI, MINATAR = "visr/Grid-v0", "ALE/", "MinAtar/"
-"""The id of the grid world, and the prefixes of the ids of Atari and MinAtar games."""
-DATASET = "dataset/"
-"""The prefix of ids that name the spaces of a dataset, where no environment is known."""
+GRID, ATARI, MINATAR, DATASET = "visr/Grid-v0", "ALE/", "MinAtar/", "dataset/"
+"""The id of the grid world; prefixes of games of Atari and MinAtar, and of datasets without an environment."""
 
 Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",

@@ -38,6 +38,8 @@ def task(run: api.Run) -> visr.Task:
         {"preset": ["x"]}, {"preset": "enormous"}, {"num_steps": NAN}, {"num_steps": 10**5000},
         {"wormholes": 1}, {"device": 5}, {"device": "meta"}, {"hidden_sizes": "x" * 10**5},
         {"cluster": "moon"}, {"cluster": 3}, {"observe": 3}, {"num_envs": 10**9}, {"layout": None},
+        {"layout": np.zeros(2)}, {"algorithm": np.array(["visr", "dqn"])}, {"dataset": np.zeros(2)},
+        {"dataset": torch.zeros(2)},
     ],
     ids=lambda fields: next(iter(fields)),
 )  # fmt: skip
@@ -149,8 +151,6 @@ def test_a_reward_function_that_raises_is_named_and_its_exception_is_the_cause(
     assert error.__traceback__ is not None
 
 
-ZEROS: Any = np.zeros(2, np.int64)
-SECONDS: Any = np.timedelta64(3, "s")
 CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "infer None": lambda run, _: run.infer(None),  # pyright: ignore
     "infer a number": lambda run, _: run.infer(5),
@@ -193,24 +193,6 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "act on words": lambda run, task: run.policy(task)("x"),
     "act on None": lambda run, task: run.policy(task)(None),
     "act on a matrix": lambda run, task: run.policy(task)([[0]]),
-    "predict with a state of words": lambda run, task: run.policy(task).predict([0], "xy"),  # pyright: ignore
-    "predict with a state of numbers": lambda run, task: run.policy(task).predict([0], 3),  # pyright: ignore
-    "predict with two states": lambda run, task: run.policy(task).predict([0], (ZEROS, ZEROS)),
-    "predict with another's memory": lambda run, task: run.policy(task).predict(
-        [0], (np.zeros(1, np.int64), np.zeros((1, 7), np.float32))
-    ),
-    "predict with action 99": lambda run, task: run.policy(task).predict(
-        [0], (np.full(1, 99), np.zeros((1, 0), np.float32))
-    ),
-    "predict with broken states": lambda run, task: run.policy(task).predict([0], Broken()),  # pyright: ignore
-    "predict with two starts": lambda run, task: run.policy(task).predict([0], None, [True, False]),
-    "predict with bytes as starts": lambda run, task: run.policy(task).predict(
-        [0], None, bytearray(5)
-    ),
-    "act with two starts": lambda run, task: run.policy(task)([0], [True, False]),
-    "skill of three seconds": lambda run, _: run.skill(SECONDS),
-    "a number of seconds": lambda run, task: run.evaluate_task(task, seed=SECONDS),
-    "mix seconds of a task": lambda run, task: visr.mix([(task, SECONDS)]),  # pyright: ignore
     "predict words": lambda run, task: run.policy(task).predict("x"),
     "evaluate words": lambda run, _: run.evaluate("goal"),  # pyright: ignore
     "families at gamma 2": lambda run, _: run.evaluate_families(gamma=2),
@@ -257,13 +239,6 @@ CALLS: dict[str, Callable[[api.Run, visr.Task], Any]] = {
     "finetune with wormholes": lambda run, task: run.finetune(task, wormholes=1),
     "another's task": lambda run, task: run.policy(_elsewhere(task)),
 }
-
-
-@pytest.mark.parametrize("factor", [SECONDS, np.complex64(1j), 1j, None], ids=repr)
-def test_a_task_is_multiplied_by_numbers_only(factor: Any, task: visr.Task):
-    for calculate in (lambda: task * factor, lambda: task / factor):
-        with pytest.raises(TypeError, match="unsupported operand"):
-            calculate()
 
 
 def _elsewhere(task: visr.Task) -> visr.Task:
