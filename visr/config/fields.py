@@ -23,7 +23,7 @@ from visr.config.bounds import (
 from visr.config.replay import ReplayConfig
 
 GRID, ATARI, MINATAR, DATASET = "visr/Grid-v0", "ALE/", "MinAtar/", "dataset/"
-"""The id of the grid world; prefixes of games of Atari and MinAtar, and of datasets without an environment."""
+"""The id of the grid world; prefixes of games of Atari and MinAtar, and of datasets without environment."""
 
 Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
