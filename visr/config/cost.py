@@ -9,7 +9,8 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from visr.config.fields import REPLAY_LEARNERS, FinetuneConfig, RunConfig
+from visr.config.fields import REPLAY_LEARNERS, RunConfig
+from visr.config.finetuning import FinetuneConfig
 from visr.config.replay import LEARNED_FEATURES
 from visr.config.sizes import MOST_ACTIONS
 from visr.errors import UserError

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from visr import config as configuration
 from visr.config import ATARI, DATASET, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
+from visr.config.check import NOT_OF_REPLAY
 from visr.config.load import plain
-from visr.config.replay import NOT_OF_REPLAY
 from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network

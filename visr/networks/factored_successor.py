@@ -151,7 +151,7 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
 
 
 class UnderTasks(NamedTuple):
-    """What N steps or states are worth under M tasks."""
+    """psi . w, and psi under the first tasks, of N steps or states."""
 
     value: Tensor
     """[M, N], psi(s, a, w) . w"""

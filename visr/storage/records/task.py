@@ -196,7 +196,7 @@ class Task(Summary):
 
     @classmethod
     def from_dict(cls, content: Any) -> Task:
-        """The inverse of `to_dict` for anybody's content; a misfit is a ValueError or a UserError."""
+        """The inverse of `to_dict` for untrusted content; a misfit is a ValueError or a UserError."""
         optional = ("reward", "prompt", "refinement", "length", "parts")
         for required in (f.name for f in dataclasses.fields(cls) if f.name not in optional):
             if isinstance(content, dict) and required not in content:
