@@ -54,7 +54,7 @@ class Shown:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("envs", nargs="+", choices=sorted(MODELS))
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--write", action="store_true", help=f"write {TARGET.name}")
