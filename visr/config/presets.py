@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from visr import config as configuration
-from visr.config import ATARI, DATASET, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
+from visr.config import ATARI, DATASET, GRID, MINATAR, MINIGRID, REPLAY_LEARNERS, RunConfig
 from visr.config.load import plain
 from visr.config.replay import NOT_OF_REPLAY
 from visr.errors import UserError, did_you_mean, short_repr
@@ -319,6 +319,7 @@ def for_environment(env: str, algorithm: str | None = None, given: Iterable[str]
         are_states = env == GRID or env.startswith(f"{DATASET}states")
         are_planes = env.startswith((MINATAR, f"{DATASET}planes"))
         kind = "grid" if are_states else "minatar" if are_planes else "vectors"
+        kind = "large-grid" if env.startswith(MINIGRID) else kind
         config = get(f"replay-{kind}")
         return configuration.replace(config, **_FORWARD_BACKWARD) if algorithm == "fb" else config
     if algorithm == "simple":

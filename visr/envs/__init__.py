@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from visr.config.fields import GRID, MINATAR
+from visr.config.fields import GRID, MINATAR, MINIGRID
 from visr.errors import UserError
 from visr.types import EnvSpec
 
@@ -38,6 +38,23 @@ if GRID not in gymnasium.registry:
         vector_entry_point="visr.envs.grid.env:make_vector",
     )
 
+_MINIGRIDS = {
+    "FourRooms": "1,040 states, four rooms and a goal",
+    "DoorKey-5x5": "270 states, a locked door and its key",
+    "DoorKey-6x6": "1,294 states, a locked door and its key",
+    "Empty-8x8": "142 states, an empty room",
+    "SimpleCrossingS9N1": "170 states, a wall with a gap",
+    "LavaGapS5": "20 states, lava with a gap",
+    "MultiRoom-N2-S4": "64 states, two rooms and a door",
+}
+for _task in _MINIGRIDS:
+    if (_id := f"{MINIGRID}{_task}-v0") not in gymnasium.registry:
+        gymnasium.register(
+            _id,
+            entry_point="visr.envs.minigrid:NumberedStates",
+            kwargs={"task": f"MiniGrid-{_task}-v0"},
+        )
+
 
 def list_envs() -> list[tuple[str, str]]:
     """(id, description) of the environments that are known to work."""
@@ -56,7 +73,12 @@ def list_envs() -> list[tuple[str, str]]:
     ]
     missing = "" if importlib.util.find_spec("minatar") else "; needs visr[minatar]"
     planes = [(id, f"MinAtar: 10 x 10 planes of objects{missing}") for id in minatar.GAMES]
-    return [*small, *planes, *atari]
+    missing = "" if importlib.util.find_spec("minigrid") else "; needs visr[minigrid]"
+    minigrid = [
+        (f"{MINIGRID}{task}-v0", f"MiniGrid with numbered states: {text}{missing}")
+        for task, text in _MINIGRIDS.items()
+    ]
+    return [*small, *minigrid, *planes, *atari]
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:
