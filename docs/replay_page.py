@@ -191,12 +191,13 @@ def replay_scores() -> str:
     tables = [
         ("replay/grid.csv", "world", "tasks", "mean", "{}: fraction of optimal", 3),
         ("replay/vectors.csv", "env", "reward", "score", "{}: return", 1),
-        ("replay/minatar.csv", "game", "", "score", "MinAtar {}: score", 1),
+        ("replay/minigrid.csv", "task", "goals", "reached", "MiniGrid {}: share reached in time", 3),
+        ("replay/minatar.csv", "game", "its own reward", "score", "MinAtar {}: score", 1),
     ]
     rows = []
     for path, where, asked, score, words, digits in tables:
         for (name,), found in by(read_if_there(path), where).items():
-            groups = by(found, asked) if asked else {("its own reward",): found}
+            groups = by(found, asked) if asked in found[0] else {(asked,): found}
             shown = ", ".join(
                 f"{_words(kind)} {number(runs, score):.{digits}f}"
                 for (kind,), runs in groups.items()
