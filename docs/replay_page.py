@@ -191,7 +191,14 @@ def replay_scores() -> str:
     tables = [
         ("replay/grid.csv", "world", "tasks", "mean", "{}: fraction of optimal", 3),
         ("replay/vectors.csv", "env", "reward", "score", "{}: return", 1),
-        ("replay/minigrid.csv", "task", "goals", "reached", "MiniGrid {}: share reached in time", 3),
+        (
+            "replay/minigrid.csv",
+            "task",
+            "goals",
+            "reached",
+            "MiniGrid {}: share reached in time",
+            3,
+        ),
         ("replay/minatar.csv", "game", "its own reward", "score", "MinAtar {}: score", 1),
     ]
     rows = []

@@ -164,7 +164,7 @@ def _measure_states(run: visr.Run, measured: Measured, num_tasks: int) -> None:
     """States as goals: the share that is reached within twice the shortest path."""
     table = table_of(run.config.env)
     asked = pairs(1, num_tasks, table)
-    share = reached(run, table, asked, run.config.agent.gpi)
+    (share,) = reached(run, table, asked, (run.config.agent.gpi,))
     constants = [by_chance(table, asked, action) for action in range(table.after.shape[1])]
     error = (share * (1 - share) / len(asked)) ** 0.5
     goal = asked[0][0]

@@ -4,7 +4,7 @@ python experiments/replay_minigrid.py FourRooms DoorKey --seeds 0
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,19 @@ def pairs(seed: int, num_goals: int, table: Table) -> list[tuple[int, int, int]]
 
 
 @torch.inference_mode()
-def reached(run: visr.Run, table: Table, asked: list[tuple[int, int, int]], gpi: bool) -> float:
+def reached(
+    run: visr.Run, table: Table, asked: list[tuple[int, int, int]], gpi: Iterable[bool]
+) -> list[float]:
     """The share of (goal, start) that the greedy policies of the goal prompts solve in time."""
     goals = sorted({goal for goal, *_ in asked})
     w = np.stack([run.infer(goal=str(goal)).w for goal in goals])
-    hidden = run.visr.psi.first_step(torch.arange(len(table.states)))
-    values = run.visr.values_of_tasks(hidden, torch.as_tensor(w, dtype=torch.float32), None, gpi)
-    policies = dict(zip(goals, values.argmax(dim=-1).numpy(), strict=True))
-    return _share(table, asked, lambda goal, now: policies[goal][now])
+    hidden, tasks = run.visr.psi.first_step(torch.arange(len(table.states))), torch.as_tensor(w)
+    shares = []
+    for is_gpi in gpi:
+        values = run.visr.values_of_tasks(hidden, tasks.float(), None, is_gpi)
+        policies = dict(zip(goals, values.argmax(dim=-1).numpy(), strict=True))
+        shares.append(_share(table, asked, lambda goal, now, p=policies: p[goal][now]))
+    return shares
 
 
 def by_chance(
@@ -111,6 +116,7 @@ def main() -> None:
             config = configuration.replace(config, env=IDS[task])
             kept = chosen.runs and chosen.runs / f"{task}-{seed}"
             with pretrained(config, kept) as (run, spent):
+                by_gpi, own = reached(run, table, asked, (True, False))
                 row = {
                     "task": task,
                     "seed": seed,
@@ -121,8 +127,8 @@ def main() -> None:
                     "goals": len({goal for goal, *_ in asked}),
                     "paths": len(asked),
                     "mean_path": round(float(np.mean([far for *_, far in asked])), 1),
-                    "reached": round(reached(run, table, asked, True), 3),
-                    "own_policy": round(reached(run, table, asked, False), 3),
+                    "reached": round(by_gpi, 3),
+                    "own_policy": round(own, 3),
                     "random": round(by_chance(table, asked), 3),
                     "best_constant": round(max(others), 3),
                 }
