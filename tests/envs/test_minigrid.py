@@ -72,7 +72,7 @@ def test_the_learner_sees_states_and_uses_the_preset_for_many_of_them():
     assert spec.num_actions == 7
     chosen = presets.for_environment("visr/MiniGrid-FourRooms-v0")
     assert chosen.agent.algorithm == "replay"
-    assert chosen.agent.num_features == 128
+    assert chosen.agent.num_features == 320
 
 
 def test_an_unknown_task_is_refused_by_name():
