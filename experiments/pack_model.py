@@ -24,8 +24,7 @@ import visr
 from visr import sharing
 from visr.config import RunConfig, presets
 from visr.storage import packed_models
-from visr.storage.packed_models import PackedModel, Scores
-from visr.storage.packed_weights import Precision
+from visr.storage.packed_models import PackedModel, Precision, Scores
 
 FILMS = Path(__file__).parents[1] / "docs/images/models"
 

@@ -19,8 +19,7 @@ from visr.errors import UserError, needing, one_line, short_repr
 from visr.run import Run
 from visr.storage import packed_models
 from visr.storage.files import write_bytes
-from visr.storage.packed_models import Card, PackedModel, Scores
-from visr.storage.packed_weights import Precision
+from visr.storage.packed_models import Card, PackedModel, Precision, Scores
 from visr.storage.records.two_phase import TwoPhase
 
 FILE = "model.safetensors"

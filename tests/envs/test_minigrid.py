@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from visr import envs
+from visr.commands.list import listed_envs
 from visr.config import MINIGRID, RunConfig, presets
 from visr.errors import UserError
 
@@ -15,7 +16,7 @@ if importlib.util.find_spec("minigrid") is None:
 
 from visr.envs import minigrid
 
-IDS = [id for id, _ in envs.list_envs() if id.startswith(MINIGRID)]
+IDS = [id for id, _ in listed_envs() if id.startswith(MINIGRID)]
 
 
 @pytest.mark.parametrize("id", IDS)

@@ -40,8 +40,8 @@ def test_the_predicted_fraction_is_the_true_one_where_features_tell_states_apart
 
 
 def test_a_policy_as_good_as_the_best_known_is_predicted_to_be_so():
-    same = policy_prediction.Prediction(value=2.0, random=1.0, best=2.0)
-    none = policy_prediction.Prediction(value=1.0, random=1.0, best=3.0)
+    same = policy_prediction.ValuePrediction(value=2.0, random=1.0, best=2.0)
+    none = policy_prediction.ValuePrediction(value=1.0, random=1.0, best=3.0)
     assert same.fraction_of_best == 1.0
     assert none.fraction_of_best == 0.0
 

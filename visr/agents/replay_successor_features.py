@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from visr.agents.base import BehaviourModel, Losses
-from visr.agents.library_fit import fitted_readouts
+from visr.agents.lstd import fitted_readouts
 from visr.config.fields import AgentConfig
 from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features

@@ -17,7 +17,6 @@ from visr.config.fields import (
     Algorithm,
     AtariConfig,
     ClusterConfig,
-    FinetuneConfig,
     GridConfig,
     GymConfig,
     InferenceConfig,
@@ -25,10 +24,10 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
+from visr.config.finetuning import FinetuneConfig, finetune_settings
 from visr.config.load import (
     all_flags,
     field_names,
-    finetune_settings,
     flags,
     from_dict,
     replace,

@@ -18,11 +18,10 @@ from visr.config.fields import (
     SECTIONS,
     AgentConfig,
     ClusterConfig,
-    FinetuneConfig,
     RunConfig,
     TrainingConfig,
 )
-from visr.config.replay import NOT_OF_REPLAY, ReplayConfig
+from visr.config.replay import ReplayConfig
 from visr.errors import UserError, short_repr
 
 _ENV = re.compile(
@@ -32,13 +31,21 @@ _ENV = re.compile(
 _MOST_NUMBERS = 2**28
 """Largest number of elements in one array."""
 _MOST_CELLS = 1_000_000
+NOT_OF_REPLAY = (
+    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
+    *("phi_layers", "head_size", "centred_features", "feature_centre", "gpi_samples"),
+    *("gpi_distribution", "gpi_kappa", "target_period", "phi_learning_rate", "phi_adam_epsilon"),
+    *("phi_num_steps", "learning_rate_decay", "batch_size", "micro_batch", "num_rewarded_envs"),
+    *("max_staleness", "publish_every", "num_learners", "cpus_per_learner", "gpus_per_learner"),
+)
+"""Settings of the paper's agent that a replay learner does not read."""
 
 
 def validated(config: RunConfig) -> RunConfig:
     """`config` itself, or a UserError that names the first setting that is not allowed."""
     check_env(config.env)
     for section in SECTIONS:
-        _check_fields(getattr(config, section))
+        check_fields(getattr(config, section))
     _check_batches(config.agent, config.training)
     _check_agent(config.agent)
     _check_sizes(config)
@@ -91,7 +98,8 @@ def check_value(name: str, value: Any) -> None:
             _check_value(name, value, hints[name])
 
 
-def _check_fields(section: Any) -> None:
+def check_fields(section: Any) -> None:
+    """Every field of a section of settings."""
     hints = _type_hints(type(section))
     for field in dataclasses.fields(section):
         _check_value(field.name, getattr(section, field.name), hints[field.name])
@@ -317,34 +325,3 @@ def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
             f"max_staleness = {stale} is too small for {largest_group} environments per actor, of which at "
             f"most {most} could act at a time; raise it, or --num-actor-groups."
         )
-
-
-def check_finetuning(settings: FinetuneConfig) -> None:
-    """Settings of fine-tuning: each one, then together."""
-    _check_fields(settings)
-    is_new, is_free = settings.from_scratch, settings.free_steps > 0
-    if settings.sweep_steps > (settings.num_steps if is_free else settings.num_steps - 1):
-        raise UserError(
-            f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
-            "learn with; give fewer."
-        )
-    if is_free and settings.free_epsilon < settings.epsilon:
-        raise UserError(
-            f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}; give "
-            "more."
-        )
-    without_effect = {
-        "free_epsilon": (not is_free, "without free_steps"),
-        "free_share": (not is_free, "without free_steps"),
-        "free_updates": (not is_free, "without free_steps"),
-        "sweep_steps": (is_new and not is_free, "with from_scratch and no free_steps"),
-        "exploration_steps": (
-            not is_new or is_free,
-            "unless from_scratch is set and free_steps is 0",
-        ),
-        "gpi_steps": (is_new or is_free, "with from_scratch or free_steps"),
-    }
-    for name, (does_nothing, where) in without_effect.items():
-        value = getattr(settings, name)
-        if does_nothing and value != getattr(FinetuneConfig, name):
-            raise UserError(f"{name} = {value} does nothing {where}; leave it out.")

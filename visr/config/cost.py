@@ -8,7 +8,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from visr.config.fields import REPLAY_LEARNERS, FinetuneConfig, RunConfig
+from visr.config.fields import REPLAY_LEARNERS, RunConfig
+from visr.config.finetuning import FinetuneConfig
 from visr.config.replay import LEARNED_FEATURES
 from visr.errors import UserError
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from visr import config as configuration
 from visr.config import ATARI, DATASET, GRID, MINATAR, MINIGRID, REPLAY_LEARNERS, RunConfig
+from visr.config.check import NOT_OF_REPLAY
 from visr.config.load import plain
-from visr.config.replay import NOT_OF_REPLAY
 from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
@@ -198,7 +198,6 @@ _REPLAY_MINIGRID: dict[str, object] = {
     **_REPLAY_LARGE_GRID,
     "num_features": 320,
     "gamma": 0.97,
-    "num_envs": 32,
     "library_size": 128,
 }
 _REPLAY_VECTORS: dict[str, object] = {
@@ -278,14 +277,8 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
         "minatar with extensions of the paper: exploration bonus, tasks of visited states",
         {**_MINATAR, **MINATAR_PLUS},
     ),
-    "replay-grid": (
-        "the replay learner on grid worlds and other small sets of states",
-        _REPLAY_GRID,
-    ),
-    "replay-large-grid": (
-        "the replay learner on more states than features: three minutes of one core",
-        _REPLAY_LARGE_GRID,
-    ),
+    "replay-grid": ("the replay learner on grid worlds and other small state sets", _REPLAY_GRID),
+    "replay-large-grid": ("the replay learner on more states than features", _REPLAY_LARGE_GRID),
     "replay-minigrid": ("the replay learner on MiniGrid's numbered states", _REPLAY_MINIGRID),
     "replay-vectors": ("the replay learner on vectors, such as CartPole's", _REPLAY_VECTORS),
     "replay-minatar": ("the replay learner on MinAtar's games", _REPLAY_PLANES),

@@ -60,13 +60,3 @@ class ReplayConfig:
 def fewest_features(num_inputs: int) -> int:
     """d of vectors: 1, the end of the episode, every number, and at least one cosine."""
     return num_inputs + 3
-
-
-NOT_OF_REPLAY = (
-    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
-    *("phi_layers", "head_size", "centred_features", "feature_centre", "gpi_samples"),
-    *("gpi_distribution", "gpi_kappa", "target_period", "phi_learning_rate", "phi_adam_epsilon"),
-    *("phi_num_steps", "learning_rate_decay", "batch_size", "micro_batch", "num_rewarded_envs"),
-    *("max_staleness", "publish_every", "num_learners", "cpus_per_learner", "gpus_per_learner"),
-)
-"""Settings of the paper's agent that a replay learner does not read."""

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from visr.api import Run
 from visr.config import InferenceConfig
 from visr.errors import UserError
-from visr.explorer import painting, questions
+from visr.explorer import painting, preference_questions
 from visr.explorer.messages import RequestFields
-from visr.explorer.questions import Questions
+from visr.explorer.preference_questions import Questions
 from visr.explorer.watched_episode import Watched
 from visr.inference import collect, expression
 from visr.inference.demonstration import Demonstration
@@ -199,8 +199,8 @@ class TaskRequests:
 
     def _preferences(self, request: RequestFields) -> RequestedTask:
         """Answers to the page's questions."""
-        answers = request.rows("answers", 3, questions.MAX_ANSWERS).astype(np.intp)
-        lines = questions.lines(answers) if self.questions.is_kept else None
+        answers = request.rows("answers", 3, preference_questions.MAX_ANSWERS).astype(np.intp)
+        lines = preference_questions.lines(answers) if self.questions.is_kept else None
         return self._inferred(self.questions.prompt(answers), lines)
 
     def _watching(self, session: str) -> Watched:

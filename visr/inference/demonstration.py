@@ -119,7 +119,7 @@ class Demonstration:
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
+class _Likeliest:
     w: Floats
     error: Floats
     """[d], the deviation over candidates, weighted by their likelihood."""
@@ -128,7 +128,7 @@ class _Found:
 @torch.inference_mode()
 def _likeliest(
     agent: Agent, states: NDArray, actions: NDArray[np.int64], w: Floats, seed: int
-) -> _Found:
+) -> _Likeliest:
     """Search in rounds: all over the sphere and near w first, then ever closer to the best candidate."""
     rng = torch.Generator().manual_seed(seed)
     known = np.flatnonzero(actions >= 0)
@@ -146,7 +146,7 @@ def _likeliest(
             candidates = torch.cat([best[None], near])
     weight = torch.softmax(scores.double(), dim=0).numpy()
     spread = np.square(candidates.numpy() - best.numpy())
-    return _Found(best.numpy().astype(np.float64), np.sqrt(weight @ spread).astype(np.float64))
+    return _Likeliest(best.numpy().astype(np.float64), np.sqrt(weight @ spread).astype(np.float64))
 
 
 def _log_likelihood(agent: Agent, hidden: Tensor, taken: Tensor, w: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.envs.episodes import EpisodeSteps
 from visr.envs.grid.world import GridWorld
-from visr.inference.policy_prediction import Prediction, predict
+from visr.inference.policy_prediction import ValuePrediction, predict
 from visr.inference.recording import Recording
 from visr.storage.records.library import Library
 from visr.training.describe_library import in_words
@@ -34,7 +34,7 @@ class Diagnosis:
     """The task of the library whose w is most like this one."""
     cosine: float
     """Of these two w."""
-    prediction: Prediction | None
+    prediction: ValuePrediction | None
     """None where features are not of states, or no steps are known."""
     is_tested: bool = True
     """Whether predictions were compared with true values: on numbered states only."""

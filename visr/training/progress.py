@@ -74,7 +74,7 @@ def progress_bar(label: str, console: Console) -> Iterator[Observer]:
     from rich.table import Column, Table
     from rich.text import Text
 
-    class Numbers(TextColumn):
+    class NumbersColumn(TextColumn):
         """The column that shrinks first; it is cut, not wrapped."""
 
         def render(self, task: Task) -> Text:
@@ -84,7 +84,7 @@ def progress_bar(label: str, console: Console) -> Iterator[Observer]:
 
     percentage = TextColumn("{task.percentage:>3.0f}%")
     time_left = TimeRemainingColumn(table_column=Column(no_wrap=True))
-    numbers = Numbers("{task.fields[numbers]}", table_column=Column())
+    numbers = NumbersColumn("{task.fields[numbers]}", table_column=Column())
     rate = TextColumn("{task.fields[rate]}")
     bar = BarColumn(bar_width=24, table_column=Column(no_wrap=True))
     name = TextColumn(printable(label), style="bold", markup=False)

@@ -6,7 +6,7 @@ from gymnasium.spaces import Discrete
 
 from visr import agents
 from visr import config as configuration
-from visr.agents.library_fit import distinct, fitted_readouts
+from visr.agents.lstd import distinct, fitted_readouts
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import RunConfig
 from visr.networks.factored_successor import FactoredSuccessorFeatures
