@@ -97,7 +97,7 @@ def test_how_often_an_action_was_taken_does_not_matter():
     state, action = torch.arange(5).repeat(2), torch.arange(2).repeat_interleave(5)
     steps = Transitions((state + 2 * action - 1) % 5, state, action)
     often = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 3, 7, 7])
-    more = Transitions(*(x[often] for x in steps[:3]))
+    more = Transitions(steps.next_observation[often], state[often], action[often])
     rows = eigenvectors(steps, 5, 5)
     torch.testing.assert_close(rows @ rows.T, eigenvectors(more, 5, 5) @ eigenvectors(more, 5, 5).T)
     assert torch.linalg.matrix_rank(rows) == 5
