@@ -21,8 +21,8 @@ from visr.config.bounds import (
 )
 from visr.config.replay import ReplayConfig
 
-GRID, ATARI, MINATAR = "visr/Grid-v0", "ALE/", "MinAtar/"
-"""The id of the grid world, and the prefixes of the ids of Atari and MinAtar games."""
+GRID, ATARI, MINATAR, MINIGRID = "visr/Grid-v0", "ALE/", "MinAtar/", "visr/MiniGrid-"
+"""The id of the grid world; prefixes of Atari and MinAtar games and of MiniGrid with numbered states."""
 DATASET = "dataset/"
 """The prefix of ids that name the spaces of a dataset, where no environment is known."""
 
