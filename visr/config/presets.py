@@ -185,7 +185,7 @@ _REPLAY_LARGE_GRID: dict[str, object] = {
     **_REPLAY_GRID,
     "num_steps": 420_000,
     "warmup_steps": 400_000,
-    "num_updates": 12_000,
+    "num_updates": 6_000,
     "library_size": 448,  # every cell of a 21 x 21 grid
     "library_steps": 0,  # 257 numbers a last layer do not fit so many states and actions
     "transitions_per_update": 64,
