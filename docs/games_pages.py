@@ -48,9 +48,17 @@ def minatar_page(suite: Suite) -> str:
         "## Aggregates",
         "![IQM, median and mean of all that was run](../images/minatar_intervals.png)",
         folded("The numbers of this picture", *(markdown(t).partition("\n\n")[2] for t in tables.robust(suite))),
-        *(markdown(t) for t in claims.tables(suite)),
+        *_claims(suite),
     ]  # fmt: skip
     return joined(parts)
+
+
+def _claims(suite: Suite) -> list[str]:
+    """The tables of claims; equal captions are shown once."""
+    shown = claims.tables(suite)
+    texts = [markdown(table) for table in shown]
+    first = shown[0].caption if shown else ""
+    return [*texts[:1], *(text.replace(first, "") for text in texts[1:])]
 
 
 def _is_ours(entry: Entry) -> bool:
