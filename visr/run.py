@@ -154,7 +154,7 @@ class Run(RefinableRun):
         size = self.agent.task_size
         if isinstance(which, bool | np.bool_):
             raise UserError(f"which = {which} is neither a seed nor a direction; give a number.")
-        if isinstance(which, int | np.integer):
+        if arguments.is_number(which, is_whole=True):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
             w = collect.own_tasks(self.agent, int(which))().astype(np.float64)
@@ -341,7 +341,7 @@ class Run(RefinableRun):
     def checked_task(self, task: TaskLike) -> Task:
         """A task of this run: given as such, by its name or its file, or as a direction w."""
         if isinstance(task, str | Path):
-            task = Task.load(find_task(self.directory, str(task)))
+            task = Task.load(find_task(self.directory, str(arguments.path(task, "task"))))
         elif not isinstance(task, Task):
             task = self.skill(task)
         env, num_states = self.config.env, 0 if self.world is None else self.world.num_states

@@ -163,6 +163,29 @@ class ReplaySuccessorFeatures(BehaviourModel):
             torch.cat([own.weight, weight], dim=-1), torch.cat([own.bias, bias], dim=-1)
         )
 
+    def values_of_tasks(
+        self, hidden: Tensor, w: Tensor, rng: Generator | None = None, gpi: bool | None = None
+    ) -> Tensor:
+        """Reads every policy of the library once for all tasks."""
+        best = super().values_of_tasks(hidden, w, rng, gpi=False)
+        if not (self.config.gpi if gpi is None else gpi):
+            return best
+        if self._library_is_complete:
+            best.fill_(-torch.inf)
+        w, known, fitted = w.to(self.device), self.known_tasks.to(self.device), None
+        weight, bias = (part.squeeze(-1) for part in self.psi.fold(w))
+        if self._is_fitted:
+            assert self.library_readout is not None
+            fitted = self.library_readout[self._is_known]
+        for k, of_policy in enumerate(self.psi.of_tasks(known)):
+            joined = (self.psi.of_actions(hidden) + of_policy).relu_()
+            if fitted is not None:
+                rows = w @ fitted[k].T
+                weight, bias = rows[:, :-1], rows[:, -1]
+            values = (joined.flatten(0, 1) @ weight.T + bias).view(*joined.shape[:2], -1)
+            best = torch.maximum(best, values.movedim(-1, 0), out=best)
+        return best
+
     @torch.no_grad()
     def fit_library(self, recorded: Unroll) -> None:
         """Fit a last layer for every policy of the library to recorded steps."""

@@ -97,7 +97,8 @@ def run(args: list[str]) -> int:
     if not chosen.seeds:
         directory = _train(chosen, config, chosen.out)
         result = _result(directory)
-        output.show(result, chosen.json, "pre-training finished", _rows(result, directory))
+        rows, remarks = _rows(result, directory), _next(directory)
+        output.show(result, chosen.json, "pre-training finished", rows, remarks=remarks)
         return 0
     _train_seeds(chosen, config)
     return 0
@@ -127,6 +128,22 @@ def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir
             )
         path = api.default_path(config) if out is None else out
         return pretraining.start(path, config, observe, chosen.where, chosen.wandb)
+
+
+def _next(directory: RunDir) -> list[str]:
+    """A first prompt to try, for agents that take one."""
+    from visr import envs
+
+    config = directory.config()
+    if config.agent.algorithm not in ("visr", "replay", "fb"):
+        return []
+    if envs.exact_model(config) is not None:
+        return [f"Next: visr infer {directory.path} --reward boxes:7"]
+    names = envs.space_codec(config).field_names
+    if not names:  # images
+        return [f"Next: visr infer {directory.path} --reward env"]
+    example = f"{names[0]} > 0" if names != ["state"] else "state == 0"
+    return [f'Next: visr infer {directory.path} --reward "{example}" --name first']
 
 
 def _train_seeds(chosen: Options, config: RunConfig) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 import re
 import typing
 from typing import Any, Literal
 
+from visr.config import sizes
 from visr.config.bounds import LARGEST_SIZE, Bound
 from visr.config.fields import (
     BASELINES,
@@ -28,9 +28,6 @@ _ENV = re.compile(
     r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:|[^:,\0-\x1f]*[^:,/\0-\x1f]\.py:)?[^:\s]+", re.ASCII
 )
 """Id-v0, module:Id-v0 or file.py:Class; VISR_TRUST separates files by commas."""
-_MOST_NUMBERS = 2**28
-"""Largest number of elements in one array."""
-_MOST_CELLS = 1_000_000
 NOT_OF_REPLAY = (
     *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
     *("phi_layers", "head_size", "centred_features", "feature_centre", "gpi_samples"),
@@ -48,7 +45,7 @@ def validated(config: RunConfig) -> RunConfig:
         check_fields(getattr(config, section))
     _check_batches(config.agent, config.training)
     _check_agent(config.agent)
-    _check_sizes(config)
+    sizes.check(config)
     _check_groups(config.training)
     if config.agent.algorithm in REPLAY_LEARNERS:
         _check_replay_learner(config)
@@ -122,7 +119,8 @@ def _problem(value: Any, hint: Any) -> str | None:
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         listed = ", ".join(choices)
-        return None if value in choices else f"is not a choice; it can be one of {listed}"
+        is_choice = isinstance(value, str) and value in choices
+        return None if is_choice else f"is not a choice; it can be one of {listed}"
     if typing.get_origin(hint) is tuple:
         is_list = isinstance(value, tuple) and len(value) > 0
         if is_list and all(type(v) is int and 1 <= v <= LARGEST_SIZE for v in value):
@@ -198,45 +196,6 @@ def _check_agent(agent: AgentConfig) -> None:
             "task_distribution = 'visited' does not go with objective = 'metra': its tasks are directions, "
             "not states; leave out one."
         )
-
-
-def _check_sizes(config: RunConfig) -> None:
-    """Products of sizes, before anything is allocated: the configuration may be untrusted."""
-    agent, training, grid = config.agent, config.training, config.grid
-    if config.is_grid and grid.height * grid.width > _MOST_CELLS:
-        raise UserError(
-            f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
-            f"{_MOST_CELLS:,}."
-        )
-    states = grid.height * grid.width if config.is_grid else 1
-    d, envs, batch = agent.num_features, training.num_envs, training.batch_size
-    hidden, length, samples = agent.hidden_sizes, training.unroll_length, agent.gpi_samples
-    if agent.phi_layers > len(hidden):
-        raise UserError(
-            f"phi_layers = {agent.phi_layers} is more than the {len(hidden)} layers of hidden_sizes; give at "
-            f"most {len(hidden)}, or 0 for all."
-        )
-    between = f"between {states:,} states and {d:,} features"
-    largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
-    array_sizes = {
-        f"hidden_sizes = {short_repr(hidden)} {between}": largest_layer,
-        f"hidden_sizes = {short_repr(hidden)}, {len(hidden):,} layers in all,": sum(
-            a * b for a, b in itertools.pairwise((states, *hidden))
-        ),
-        f"num_features = {d}": d * d,  # reward regression
-        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
-        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
-        f"num_skills = {agent.num_skills}": agent.num_skills * max(hidden),
-        f"unroll_length = {length} with num_envs = {envs} and batch_size = {batch}": (length + 1)
-        * max(batch, envs),
-        f"gpi_samples = {samples} with num_envs = {envs} and {d:,} features": samples * envs * d,
-    }
-    for settings, size in array_sizes.items():
-        if size > _MOST_NUMBERS:
-            raise UserError(
-                f"{settings} would take {size:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) "
-                "are sensible, so choose smaller."
-            )
 
 
 def _check_replay_learner(config: RunConfig) -> None:

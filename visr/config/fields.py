@@ -18,13 +18,14 @@ from visr.config.bounds import (
     Size,
     SizeFromTwo,
     SizeOrZero,
+    Threads,
 )
 from visr.config.replay import ReplayConfig
 
-GRID, ATARI, MINATAR = "visr/Grid-v0", "ALE/", "MinAtar/"
-"""The id of the grid world, and the prefixes of the ids of Atari and MinAtar games."""
-DATASET = "dataset/"
-"""The prefix of ids that name the spaces of a dataset, where no environment is known."""
+GRID, ATARI, MINATAR, DATASET = "visr/Grid-v0", "ALE/", "MinAtar/", "dataset/"
+"""The id of the grid world; prefixes of games of Atari and MinAtar, and of datasets without environment."""
+MINIGRID = "visr/MiniGrid-"
+"""The prefix of MiniGrid tasks with numbered states."""
 
 Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
@@ -210,7 +211,7 @@ class TrainingConfig:
     """Memory layout of images: the channels of a pixel side by side, which is faster."""
     micro_batch: SizeOrZero = 0
     """Unrolls per forward and backward pass; their gradients are summed. 0: the whole batch."""
-    num_threads: SizeOrZero = 1
+    num_threads: Threads = 1
     """Threads per operation; 1 is fastest for small networks, 0 uses all cores (for image torsos)."""
     num_rewarded_envs: SizeOrZero = 0
     """Environments used for evaluation only: they see rewards and act on a running regression of w."""

@@ -47,8 +47,11 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
 
 def plain(value: Any, before: Any) -> Any:
     """A numpy scalar as Python's number, a list as a tuple; 1e5 may stand for a whole number."""
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        value = value.item()
+    with contextlib.suppress(
+        Exception
+    ):  # an object of the user's; the check that follows refuses it
+        if getattr(value, "shape", None) == () and hasattr(value, "item"):
+            value = value.item()
     if type(before) is int and isinstance(value, float) and abs(value) < 2**53:
         return int(value) if value.is_integer() else value
     return tuple(value) if type(value) is list else value

@@ -12,6 +12,9 @@ TransitionFeatures = Literal[
 ]
 LEARNED_FEATURES = ("phi", "laplacian", "inverse", "self-predictive")
 
+CANDIDATES = 32
+"""Recorded steps for each task of the library that are drawn to choose from."""
+
 
 @dataclass(frozen=True)
 class ReplayConfig:
@@ -55,6 +58,11 @@ class ReplayConfig:
     """Temperature of the softmax over actions in psi's targets, a share of the task's value; 0: greedy."""
     psi_width: Size = 256
     """Units that join a state, an action and a task."""
+
+    def num_library_numbers(self, num_features: int) -> int:
+        """Numbers in the library's tasks, in the steps that they are drawn from, and in its last layers."""
+        last_layer = self.psi_width + 1 if self.library_steps else 0
+        return self.library_size * num_features * (CANDIDATES + last_layer)
 
 
 def fewest_features(num_inputs: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from visr.config.fields import GRID, MINATAR
+from visr.config.fields import GRID, MINATAR, MINIGRID
 from visr.errors import UserError
 from visr.types import EnvSpec
 
@@ -26,6 +26,18 @@ if GRID not in gymnasium.registry:
         entry_point="visr.envs.grid.env:make",
         vector_entry_point="visr.envs.grid.env:make_vector",
     )
+
+_MINIGRIDS = (
+    *("FourRooms", "DoorKey-5x5", "DoorKey-6x6", "Empty-8x8", "SimpleCrossingS9N1"),
+    *("LavaGapS5", "MultiRoom-N2-S4"),
+)
+for _task in _MINIGRIDS:
+    if (_id := f"{MINIGRID}{_task}-v0") not in gymnasium.registry:
+        gymnasium.register(
+            _id,
+            entry_point="visr.envs.minigrid:NumberedStates",
+            kwargs={"task": f"MiniGrid-{_task}-v0"},
+        )
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:

@@ -20,6 +20,7 @@ from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.api import Run
 from visr.config import ATARI, GRID, MINATAR
 from visr.envs.grid import dynamic_programming
+from visr.errors import encodable
 from visr.evaluation import grid_benchmark
 from visr.explorer import painting, pictures
 from visr.ops import sphere
@@ -247,7 +248,7 @@ def page(drawn: Atlas, run: Run) -> str:
     style = (resources.files("visr.explorer") / "static" / "style.css").read_text("utf-8")
     return _TEMPLATES.get_template("atlas.html").render(
         **to_dict(drawn),
-        title=f"{run.path.resolve().name}: skills of {run.config.env}",
+        title=encodable(f"{run.path.resolve().name}: skills of {run.config.env}"),
         style=style,
         num_features=run.config.agent.num_features,
         num_steps=run.num_steps,

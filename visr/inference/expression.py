@@ -194,6 +194,9 @@ class _Evaluator:
                 value = _where(*(self.value(part, depth + 1) for part in parts))
             case ast.Call():
                 value = self._call(node, depth + 1)
+            case ast.Attribute():
+                files = "files of rewards end in .npz, on the grid also in .npy or .csv"
+                self._refuse(node, f"is not allowed: {files}")
             case _:
                 self._refuse(node, "is not allowed")
         return np.asarray(value, dtype=np.float64)

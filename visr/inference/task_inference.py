@@ -225,7 +225,9 @@ class TaskInference:
         is_range = (
             isinstance(given, Sequence)
             and len(given) == 2
-            and all(isinstance(i, int | np.integer) and not isinstance(i, bool) for i in given)
+            and all(
+                arguments.is_number(i, is_whole=True) and not isinstance(i, bool) for i in given
+            )
         )
         if not is_range:
             return collect.features(self.agent, self._encoded(given, "segment")).sum(axis=0)

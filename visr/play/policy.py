@@ -59,11 +59,9 @@ class Policy(Summary):
         is_new = self._actor is None or self._actor.num_envs != len(batch)
         if self._actor is None or is_new:
             self._actor = self._new_actor(len(batch), self._epsilon)
-        begins = (
-            np.full(len(batch), is_new) if starts is None else arguments.flags(starts, "starts")
-        )
+        begins = arguments.flags(is_new if starts is None else starts, "starts", len(batch))
         with devices.threads(self._training):
-            chosen = self._actor.act(batch, np.broadcast_to(begins, len(batch)).copy())
+            chosen = self._actor.act(batch, begins)
         return self._decoded(chosen, is_single)
 
     @arguments.checked
@@ -83,15 +81,27 @@ class Policy(Summary):
         actor = self._new_actor(len(batch), epsilon)
         starts = np.full(len(batch), state is None)
         if state is not None:
-            actor.remember(*state)
+            actor.remember(*self._checked_state(state, len(batch)))
         if episode_start is not None:
-            starts = starts | np.broadcast_to(
-                arguments.flags(episode_start, "episode_start"), len(batch)
-            )
+            starts = starts | arguments.flags(episode_start, "episode_start", len(batch))
         with devices.threads(self._training):
             chosen = actor.act(batch, starts)
         remembered = actor.memory() if self._agent.psi.memory_size else None
         return self._decoded(chosen, is_single), remembered
+
+    def _checked_state(self, state: Any, num_envs: int) -> State:
+        """The previous actions [N] and the memory [N, M] of as many environments."""
+        parts = state if isinstance(state, list | tuple) and len(state) == 2 else (None, None)
+        action, memory = (arguments.array(part, "state") for part in parts)
+        shape, actions = (num_envs, self._agent.psi.memory_size), self._agent.spec.num_actions
+        fits = action.dtype.kind in "iu" and action.shape == (num_envs,)
+        fits = fits and bool(((action >= -1) & (action < actions)).all())
+        fits = fits and memory.dtype.kind == "f" and memory.shape == shape
+        if not fits or not np.isfinite(memory).all():
+            raise UserError(
+                f"state = {short_repr(state)} is not what predict returned for {num_envs} observations."
+            )
+        return action.astype(np.int64), memory.astype(np.float32)
 
     def _new_actor(self, num_envs: int, epsilon: float) -> EpsilonGreedyActor:
         actor = EpsilonGreedyActor(
