@@ -231,12 +231,8 @@ def _goal(run: visr.Run, states: NDArray) -> str | NDArray:
 
 def _demonstrated(run: visr.Run, states: NDArray, actions: NDArray[np.int64]) -> visr.Task:
     """The task of a trajectory whose observations have the form that networks take."""
-    inference, has_reference = run.inference, True
-    try:
-        inference.recording()
-    except visr.UserError:
-        has_reference = False
-    prompt = Demonstration("demonstration", states, actions, has_reference)
+    inference = run.inference
+    prompt = inference.beside_recorded(Demonstration("demonstration", states, actions))
     return inference.to_task(prompt, inference.compare(prompt))
 
 
