@@ -18,8 +18,8 @@ NEEDED = {
     "data (ulimit -d)": (400, 300),
     "memory (of its container)": (350, 150),
 }
-"""Megabytes of each kind: torch and the smallest run, and without torch numpy and a report. The import of torch
-alone takes 640, 220 and 225; `visr report` 280, 240 and 130."""
+"""Megabytes of each kind: torch and the smallest run, and without torch numpy and a report. The import of
+torch alone takes 640, 220 and 225; `visr report` 280, 240 and 130."""
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
