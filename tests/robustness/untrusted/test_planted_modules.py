@@ -3,6 +3,7 @@ read no settings there."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from visr import working_directory
 from visr.cli import VERBS, main
+from visr.explorer import running_explorers
 
 MODULES = ("torch", "json", "numpy", "visr", "sitecustomize", "usercustomize", "ray", "gymnasium")
 VISR = Path(sys.executable).with_name("visr")
@@ -89,6 +91,16 @@ def test_workers_of_a_resumed_run_import_no_files_of_it(planted: Path, tmp_path:
     assert not (tmp_path / "MARK").exists()
 
 
+@pytest.mark.parametrize("verb", ["pretrain", "reproduce"])
+def test_no_process_of_ray_imports_files_of_the_working_directory(
+    verb: str, planted: Path, tmp_path: Path
+):
+    words = COMMANDS[verb].replace("--num-processes 2", "").split()
+    done = execute([str(VISR), *words, "--cluster", "local"], planted)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "MARK").exists()
+
+
 @pytest.mark.parametrize("kind", NEW_RUNS)
 def test_no_training_reads_the_working_directory(kind: str, planted: Path, tmp_path: Path):
     words = ["pretrain", *NEW_RUNS[kind].split(), "--out", str(tmp_path / "new")]
@@ -104,6 +116,22 @@ def test_the_explorer_reads_no_files_of_the_working_directory(planted: Path, tmp
     words = [str(VISR), "explore", ".", "--export", str(tmp_path / "atlas.html"), "--skills", "2"]
     done = execute(words, planted)
     assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_an_explorer_that_serves_reads_no_files_of_the_working_directory(
+    planted: Path, tmp_path: Path
+):
+    words = [str(VISR), "explore", ".", "--port", "0", "--json"]
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VISR_TRUST")}
+    with subprocess.Popen(words, cwd=planted, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        server = json.loads(process.stdout.readline())
+        launch = running_explorers.Launch(process.pid, server["url"], str(planted))
+        for path in ("/api/run", "/api/curves", "/api/atlas", "/static/main.js", "/json.py"):
+            assert launch.ask("GET", path) in (200, 404)
+        assert launch.ask("POST", "/api/stop") == 200
+    assert process.returncode == 0
     assert not (tmp_path / "MARK").exists()
 
 
