@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import model_card
+import model_film
 from model_card import Measured
 
 import visr
@@ -108,7 +109,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         packed = opened(model, place)
         measured = model_card.measure(packed, options.num_episodes, options.num_tasks)
-        picture = model_card.film(packed, measured.examples, options.films / f"{options.name}.gif")
+        picture = model_film.film(packed, measured.examples, options.films / f"{options.name}.gif")
         found = scores(packed, measured, options.name)
     cannot = (*options.cannot, *measured.cannot)
     precision = model.card.precision

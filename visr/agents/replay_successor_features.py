@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -25,7 +26,24 @@ from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.events import PlaneEvents
 from visr.networks.transition_features.laplacian import LaplacianStates, slowness
-from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
+
+
+class TaskBatch(NamedTuple):
+    """N recorded steps to be learnt from under M tasks."""
+
+    observation: Tensor
+    """[N, ...]"""
+    action: Tensor
+    """[N] int64"""
+    cumulant: Tensor
+    """[N, d]: discounted sum over up to n steps"""
+    discount: Tensor
+    """[N]: of what follows; 0 where the episode ended"""
+    next_observation: Tensor
+    """[N, ...], up to n steps later"""
+    w: Tensor
+    """[M, d]"""
 
 
 class ReplaySuccessorFeatures(BehaviourModel):
@@ -162,6 +180,29 @@ class ReplaySuccessorFeatures(BehaviourModel):
         return FoldedReadout(
             torch.cat([own.weight, weight], dim=-1), torch.cat([own.bias, bias], dim=-1)
         )
+
+    def values_of_tasks(
+        self, hidden: Tensor, w: Tensor, rng: Generator | None = None, gpi: bool | None = None
+    ) -> Tensor:
+        """Reads every policy of the library once for all tasks."""
+        best = super().values_of_tasks(hidden, w, rng, gpi=False)
+        if not (self.config.gpi if gpi is None else gpi):
+            return best
+        if self._library_is_complete:
+            best.fill_(-torch.inf)
+        w, known, fitted = w.to(self.device), self.known_tasks.to(self.device), None
+        weight, bias = (part.squeeze(-1) for part in self.psi.fold(w))
+        if self._is_fitted:
+            assert self.library_readout is not None
+            fitted = self.library_readout[self._is_known]
+        for k, of_policy in enumerate(self.psi.of_tasks(known)):
+            joined = (self.psi.of_actions(hidden) + of_policy).relu_()
+            if fitted is not None:
+                rows = w @ fitted[k].T
+                weight, bias = rows[:, :-1], rows[:, -1]
+            values = (joined.flatten(0, 1) @ weight.T + bias).view(*joined.shape[:2], -1)
+            best = torch.maximum(best, values.movedim(-1, 0), out=best)
+        return best
 
     @torch.no_grad()
     def fit_library(self, recorded: Unroll) -> None:

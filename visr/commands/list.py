@@ -10,7 +10,7 @@ import tyro
 
 from visr import atari_games, terminal
 from visr.commands import options, output
-from visr.config import GRID
+from visr.config import GRID, MINIGRID
 
 _REWARDS = [
     ("env", "the environment's own reward, collected for 50 episodes or 100,000 steps"),
@@ -29,6 +29,16 @@ _SMALL_ENVS = {
     "FrozenLake-v1": "Gymnasium's slippery lake: 16 states, 4 actions",
     "FrozenLake8x8-v1": "Gymnasium's larger slippery lake: 64 states, 4 actions",
     "Taxi-v4": "Gymnasium's taxi: 500 states, 6 actions",
+}
+
+_MINIGRIDS = {
+    "FourRooms": "1,040 states, four rooms and a goal",
+    "DoorKey-5x5": "270 states, a locked door and its key",
+    "DoorKey-6x6": "1,294 states, a locked door and its key",
+    "Empty-8x8": "142 states, an empty room",
+    "SimpleCrossingS9N1": "170 states, a wall with a gap",
+    "LavaGapS5": "20 states, lava with a gap",
+    "MultiRoom-N2-S4": "64 states, two rooms and a door",
 }
 
 
@@ -80,6 +90,11 @@ def listed_envs() -> list[tuple[str, str]]:
     small = [(id, text) for id, text in _SMALL_ENVS.items() if id in gymnasium.registry]
     missing = "" if importlib.util.find_spec("minatar") else "; needs visr[minatar]"
     planes = [(id, f"MinAtar: 10 x 10 planes of objects{missing}") for id in minatar.GAMES]
+    missing = "" if importlib.util.find_spec("minigrid") else "; needs visr[minigrid]"
+    rooms = [
+        (f"{MINIGRID}{task}-v0", f"MiniGrid with numbered states: {text}{missing}")
+        for task, text in _MINIGRIDS.items()
+    ]
     missing = "" if importlib.util.find_spec("ale_py") else "; needs visr[atari]"
     atari = [
         (
@@ -89,4 +104,4 @@ def listed_envs() -> list[tuple[str, str]]:
         )
         for game in atari_games.all_games()
     ]
-    return [*small, *planes, *atari]
+    return [*small, *rooms, *planes, *atari]

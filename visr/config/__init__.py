@@ -10,6 +10,7 @@ from visr.config.fields import (
     DATASET,
     GRID,
     MINATAR,
+    MINIGRID,
     REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,

@@ -24,6 +24,8 @@ from visr.config.replay import ReplayConfig
 
 GRID, ATARI, MINATAR, DATASET = "visr/Grid-v0", "ALE/", "MinAtar/", "dataset/"
 """The id of the grid world; prefixes of games of Atari and MinAtar, and of datasets without environment."""
+MINIGRID = "visr/MiniGrid-"
+"""The prefix of MiniGrid tasks with numbered states."""
 
 Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from visr.config.fields import GRID, MINATAR
+from visr.config.fields import GRID, MINATAR, MINIGRID
 from visr.errors import UserError
 from visr.types import EnvSpec
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from visr.envs.grid.world import GridWorld
     from visr.envs.spaces import SpaceCodec
 
-LONGEST_EPISODE = 10_000
-"""Steps of an evaluated episode, where the environment has no time limit."""
 
 if GRID not in gymnasium.registry:
     gymnasium.register(
@@ -26,6 +24,18 @@ if GRID not in gymnasium.registry:
         entry_point="visr.envs.grid.env:make",
         vector_entry_point="visr.envs.grid.env:make_vector",
     )
+
+_MINIGRIDS = (
+    *("FourRooms", "DoorKey-5x5", "DoorKey-6x6", "Empty-8x8", "SimpleCrossingS9N1"),
+    *("LavaGapS5", "MultiRoom-N2-S4"),
+)
+for _task in _MINIGRIDS:
+    if (_id := f"{MINIGRID}{_task}-v0") not in gymnasium.registry:
+        gymnasium.register(
+            _id,
+            entry_point="visr.envs.minigrid:NumberedStates",
+            kwargs={"task": f"MiniGrid-{_task}-v0"},
+        )
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:
@@ -63,13 +73,6 @@ def _make(config: RunConfig, num_envs: int) -> VectorEnv:
     from visr.envs import gym
 
     return gym.make(config.env, num_envs, config.gym)
-
-
-def episode_limit(config: RunConfig, env: VectorEnv) -> int | None:
-    """Steps after which an evaluation cuts an episode; None where the environment has a time limit."""
-    if config.is_atari or config.env.startswith(MINATAR):
-        return None
-    return None if getattr(env, "max_episode_steps", 0) else LONGEST_EPISODE
 
 
 def exact_model(config: RunConfig) -> GridWorld | None:
