@@ -146,3 +146,13 @@ def test_two_spread_points_are_opposite_and_four_form_a_tetrahedron():
     four = sphere.spread(4, 3, torch.Generator().manual_seed(1))
     off_diagonal = (four @ four.T)[~torch.eye(4, dtype=torch.bool)]
     torch.testing.assert_close(off_diagonal, torch.full((12,), -1 / 3), atol=0.03, rtol=0)
+
+
+def test_a_mean_joined_with_its_draws_is_their_concatenation():
+    random = torch.Generator().manual_seed(0)
+    for shape in ((5,), (3, 5), (4, 3, 5)):
+        mu = sphere.uniform(*shape[:-1], d=5, generator=random)
+        draws = sphere.vmf_sample(mu, 5.0, 10, random)
+        joined = sphere.joined(mu, draws)
+        assert torch.equal(joined, torch.cat([mu.unsqueeze(-2), draws], dim=-2))
+        assert joined.is_contiguous()

@@ -150,7 +150,8 @@ class ReplaySuccessorFeatures(BehaviourModel):
 
     def readout(self, w: Tensor, gpi: bool | None = None) -> FoldedReadout:
         """One column for all policies; with a fitted library one for each: [N, width, P], [N, P]."""
-        own = self.psi.fold(w)
+        tasks = self.psi.of_policies(self.sample_policies(w, None, gpi))
+        own = self.psi.fold(w)._replace(tasks=tasks)
         if not (self.config.gpi if gpi is None else gpi) or not self._is_fitted:
             return own
         assert self.library_readout is not None
@@ -158,10 +159,9 @@ class ReplaySuccessorFeatures(BehaviourModel):
         rows = torch.einsum("lhd,nd->nhl", fitted, w[:1] if _is_one_task(w) else w)
         weight, bias = rows[:, :-1].expand(len(w), -1, -1), rows[:, -1].expand(len(w), -1)
         if self._library_is_complete:
-            return FoldedReadout(weight, bias)
-        return FoldedReadout(
-            torch.cat([own.weight, weight], dim=-1), torch.cat([own.bias, bias], dim=-1)
-        )
+            return FoldedReadout(weight, bias, tasks)
+        weight = torch.cat([own.weight, weight], dim=-1)
+        return FoldedReadout(weight, torch.cat([own.bias, bias], dim=-1), tasks)
 
     @torch.no_grad()
     def fit_library(self, recorded: Unroll) -> None:

@@ -90,6 +90,7 @@ class HiddenLayers(nn.Sequential):
         """[..., first size] -> [..., last size]"""
         hidden = input
         for layer in self:
+            assert isinstance(layer, nn.Linear)
             hidden = linear_layer(hidden, layer, relu=True)
         return hidden
 

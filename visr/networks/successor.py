@@ -38,6 +38,8 @@ class FoldedReadout(NamedTuple):
     """[N, hidden, actions]"""
     bias: Tensor
     """[N, actions]"""
+    tasks: Tensor | None = None
+    """[N, P, width]: what psi reads of the policies, if they are the same in every step and known here."""
 
 
 class SuccessorFeatures(nn.Module, ABC):

@@ -37,7 +37,9 @@ class _Linear(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
         x, weight, y = ctx.saved_tensors
         of_x, of_weight, of_bias, _ = ctx.needs_input_grad
         (g,) = gradients
