@@ -17,11 +17,12 @@ neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on
 
 What a limit leaves out: the grid's is matrix products alone by `torch.matmul`, each with its factors stored as is quickest, without biases,
 ReLUs, sampling of tasks, targets and Adam, which all cost time next to matrices this small. The loop itself multiplies its large matrices by
-oneDNN, which on this AMD processor gives the same bits in half of the time. The replay learner's leaves out Adam, the target network's step, sampling and relabelling; MinAtar's leaves
-out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
+oneDNN, which on this AMD processor gives the same bits in half of the time. The replay learner's limit leaves out Adam, the target network's
+step, sampling and relabelling; MinAtar's leaves out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
 MinAtar's second process only acts and waits for the first, which only learns. `bench start`'s `training` is a whole run of one round, with its
 evaluation, report and checkpoint. The passes of one action have w folded into the last layer
-before, as a policy does once for each task."""
+before, as a policy does once for each task. A painted reward's wall time is from the request to the last byte of the answer of a real server;
+`idle` leaves out what its slowest thread waited for a core, because other programs ran."""
 
 
 SPEED_LIMITS = {
