@@ -61,17 +61,25 @@ def card_parts(card: packed_models.Card) -> list[str]:
 
 def _can(card: packed_models.Card) -> list[str]:
     """Scores by kind of prompt."""
-    columns = ["prompt", "asked for", "score", "random policy", "best constant action", "unit"]
+    units = list(dict.fromkeys(one.unit for one in card.scores.by_prompt))
+    columns = ["asked for", "score", "random", "best constant action"]
     rows = [
-        [one.kind, one.prompt, _with_error(one), f"{one.random:g}",
-         DASH if one.best_constant is None else f"{one.best_constant:g}", one.unit]
+        [f"{one.kind}: {one.prompt}", _with_error(one), f"{one.random:g}",
+         DASH if one.best_constant is None else f"{one.best_constant:g}"]
         for one in card.scores.by_prompt
     ]  # fmt: skip
     if rows:
-        aligned = "| --- | --- | ---: | ---: | ---: | --- |"
         lines = table(columns, rows).split("\n")
-        return ["**Scores**", "\n".join([lines[0], aligned, *lines[2:]])]
+        aligned = "| --- | ---: | ---: | ---: |"
+        words = f"**Scores**: {units[0]}{_others(units)}."
+        return [words, "\n".join([lines[0], aligned, *lines[2:]])]
     return []
+
+
+def _others(units: list[str]) -> str:
+    """What the units of later prompts add to the first: ", of that reward; closeness, at most 1 a step"."""
+    added = [unit.removeprefix(units[0]).lstrip(",: ") for unit in units[1:]]
+    return f" ({'; '.join(added)})" if added else ""
 
 
 def _with_error(one: packed_models.PromptScore) -> str:

@@ -177,6 +177,10 @@ class RefinableRun(RunFiles, ABC):
 
     def agent_of(self, task: Task) -> Agent:
         """The agent that acts for a task: refined, if the task is."""
+        if not isinstance(task, Task):
+            raise UserError(
+                f"task = {short_repr(task)} is not a task; run.skill or run.infer makes one."
+            )
         residual = self._residual(task)
         if residual is None:
             return self.agent

@@ -93,6 +93,12 @@ class Agent(nn.Module, ABC):
         policies = self.sample_policies(tasks, rng, gpi).to(self.device)
         return self.action_values(hidden, policies, self.readout(tasks.to(self.device), gpi))
 
+    def values_of_tasks(
+        self, hidden: Tensor, w: Tensor, rng: Generator | None = None, gpi: bool | None = None
+    ) -> Tensor:
+        """The same of many tasks [K, d]: [K, N, actions]."""
+        return torch.stack([self.values_of(hidden, task, rng, gpi) for task in w])
+
     def predictions(self, unroll: Unroll) -> tuple[Tensor, Tensor]:
         """psi and the target network's psi' (psi itself without one): [T + 1, B, actions, d] each."""
         psi = self.psi.along(unroll)

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from visr.agents.base import BehaviourModel, Losses
-from visr.agents.library_fit import fitted_readouts
+from visr.agents.lstd import fitted_readouts
 from visr.config.fields import AgentConfig
 from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
@@ -162,6 +162,29 @@ class ReplaySuccessorFeatures(BehaviourModel):
             return FoldedReadout(weight, bias, tasks)
         weight = torch.cat([own.weight, weight], dim=-1)
         return FoldedReadout(weight, torch.cat([own.bias, bias], dim=-1), tasks)
+
+    def values_of_tasks(
+        self, hidden: Tensor, w: Tensor, rng: Generator | None = None, gpi: bool | None = None
+    ) -> Tensor:
+        """Reads every policy of the library once for all tasks."""
+        best = super().values_of_tasks(hidden, w, rng, gpi=False)
+        if not (self.config.gpi if gpi is None else gpi):
+            return best
+        if self._library_is_complete:
+            best.fill_(-torch.inf)
+        w, known, fitted = w.to(self.device), self.known_tasks.to(self.device), None
+        weight, bias = (part.squeeze(-1) for part in self.psi.fold(w)[:2])
+        if self._is_fitted:
+            assert self.library_readout is not None
+            fitted = self.library_readout[self._is_known]
+        for k, of_policy in enumerate(self.psi.of_tasks(known)):
+            joined = (self.psi.of_actions(hidden) + of_policy).relu_()
+            if fitted is not None:
+                rows = w @ fitted[k].T
+                weight, bias = rows[:, :-1], rows[:, -1]
+            values = (joined.flatten(0, 1) @ weight.T + bias).view(*joined.shape[:2], -1)
+            best = torch.maximum(best, values.movedim(-1, 0), out=best)
+        return best
 
     @torch.no_grad()
     def fit_library(self, recorded: Unroll) -> None:

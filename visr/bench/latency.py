@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional
 
 import visr
-from visr import child_processes
+from visr import working_directory
 from visr.bench.meter import Job, compared, rate, take_turns
 from visr.finetuning.offline_q import BATCH
 from visr.inference.compare_methods import compare_methods
@@ -188,6 +188,6 @@ def _process(name: str, directory: Path) -> int:
     if name == "training":
         out = ["--out", str(directory / str(len(list(directory.iterdir()))))]
     command = [sys.executable, *_COMMANDS[name], *out]
-    environment = child_processes.environment()
+    environment = working_directory.child_environment()
     subprocess.run(command, check=True, capture_output=True, env=environment)
     return 1

@@ -10,13 +10,13 @@ from visr.config.fields import (
     DATASET,
     GRID,
     MINATAR,
+    MINIGRID,
     REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
     Algorithm,
     AtariConfig,
     ClusterConfig,
-    FinetuneConfig,
     GridConfig,
     GymConfig,
     InferenceConfig,
@@ -24,10 +24,10 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
+from visr.config.finetuning import FinetuneConfig, finetune_settings
 from visr.config.load import (
     all_flags,
     field_names,
-    finetune_settings,
     flags,
     from_dict,
     replace,

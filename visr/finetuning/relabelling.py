@@ -272,7 +272,9 @@ class RewardModel(nn.Module):
         super().__init__()
         space = spec.observation_space
         self.change = (
-            _Planes(space) if isinstance(space, Box) and is_image(space) else _Numbers(space)
+            _ImageChange(space)
+            if isinstance(space, Box) and is_image(space)
+            else _VectorChange(space)
         )
         self.action = nn.Embedding(spec.num_actions, self.change.size)
         nn.init.zeros_(self.action.weight)
@@ -287,7 +289,7 @@ class RewardModel(nn.Module):
         return self.readout(self.hidden(change).relu()).view(batch)
 
 
-class _Planes(nn.Module):
+class _ImageChange(nn.Module):
     """Convolutions on both images and on the coordinates of each pixel, then a maximum over all places.
 
     Rewards mostly depend on what happens in one place; the maximum generalises from there to all places.
@@ -319,7 +321,7 @@ class _Planes(nn.Module):
         return self.second(signs).relu_().amax(dim=(-2, -1))
 
 
-class _Numbers(nn.Module):
+class _VectorChange(nn.Module):
     """One layer on both states or vectors."""
 
     size = _HIDDEN

@@ -105,9 +105,14 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
         return values + readout.bias.unsqueeze(-1)
 
     def of_policies(self, policies: Tensor) -> Tensor:
-        """V of every policy, [N, P, width]; once if all states consult the same ones."""
+        """V of every policy, [N, P, width]; once for those that all states consult."""
+        count = len(policies)
         if policies.shape[1] > 1 and policies.stride(0) == 0:
-            return self.of_tasks(policies[0]).expand(len(policies), -1, -1)
+            return self.of_tasks(policies[0]).expand(count, -1, -1)
+        own, others = policies[:, :1], policies[:, 1:]
+        if count > 1 and others.shape[1] > 1 and bool((others == others[:1]).all()):
+            shared = self.of_tasks(others[0]).expand(count, -1, -1)
+            return torch.cat([self.of_tasks(own), shared], dim=1)
         return self.of_tasks(policies)
 
     def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
@@ -152,7 +157,7 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
 
 
 class UnderTasks(NamedTuple):
-    """What N steps or states are worth under M tasks."""
+    """psi . w, and psi under the first tasks, of N steps or states."""
 
     value: Tensor
     """[M, N], psi(s, a, w) . w"""

@@ -21,22 +21,6 @@ def uniform(*shape: int, d: int, generator: Generator | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def spread(count: int, d: int, generator: Generator | None = None, num_rounds: int = 200) -> Tensor:
-    """Unit vectors [count, d] far from each other: uniform draws that then repel each other.
-
-    x_i <- normalise(x_i + step * sum_j (x_i - x_j) / |x_i - x_j|^3), with a step that falls to 0
-    """
-    points = uniform(count, d=d, generator=generator)
-    for round in range(num_rounds):
-        apart = points[:, None] - points[None]
-        distance = apart.norm(dim=-1, keepdim=True).clamp(min=1e-6)
-        push = (apart / distance**3).sum(dim=1)
-        step = 0.1 * (1 - round / num_rounds)
-        points = normalise(points + step * push / push.norm(dim=-1, keepdim=True).clamp(min=1.0))
-    return points
-
-
-@torch.no_grad()
 def vmf_sample(
     mu: Tensor, kappa: float, num_samples: int, generator: Generator | None = None
 ) -> Tensor:

@@ -106,6 +106,7 @@ _MOST, _MOST_ON_ENDLESS_GRID = 4_500, 100
 
 
 @arguments.checked
+@arguments.checked
 def play(
     agent: Agent,
     config: RunConfig,

@@ -16,6 +16,7 @@ from visr.ops import derived_seed
 from visr.ops.adam import Adam
 from visr.training import devices
 from visr.training.actor_pool import ActorPool, make_actor_pools
+from visr.training.exploring_actor import ExploringActor
 from visr.training.learner import concatenate, load_moments, moments, within
 from visr.training.loop import Round, new_agent
 from visr.training.practice import Practice
@@ -137,7 +138,7 @@ class ReplayLearning(ABC):
             self.agent.fit_library(self.recorded.sample(self._rng, num_steps))
 
     def _batch_sizes(self) -> tuple[int, int]:
-        """Tasks and steps of an update: few events need few tasks, which leaves room for more steps."""
+        """Tasks and steps of an update: few events need few tasks, so that an update has more steps."""
         replay, chi = self.config.replay, self.agent.chi
         tasks, steps = replay.tasks_per_update, replay.transitions_per_update
         if not chi.counts_events:
@@ -218,7 +219,9 @@ class ReplayLoop(ReplayLearning):
         )
         self._num_steps = self._num_collected = 0
         num_processes = num_processes or training.num_processes
-        self.actor_pools = pools or make_actor_pools(config, self.agent, num_processes)
+        self.actor_pools = pools or make_actor_pools(
+            config, self.agent, num_processes, ExploringActor, only_learns=True
+        )
 
     def close(self) -> None:
         """End the acting processes and close the environments."""

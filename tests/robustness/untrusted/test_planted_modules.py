@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from visr import child_processes
+from visr import working_directory
 from visr.cli import VERBS, main
 
 MODULES = ("torch", "json", "numpy", "visr", "sitecustomize", "usercustomize", "ray", "gymnasium")
@@ -113,7 +113,7 @@ def test_a_child_process_imports_nothing_from_the_working_directory(
 ):
     monkeypatch.chdir(planted)
     monkeypatch.setattr(sys, "path", ["", ".", str(planted), *sys.path])
-    environment = child_processes.environment()
-    words = [*child_processes.command("visr")[:2], "-c", f"import {module}"]
+    environment = working_directory.child_environment()
+    words = [*working_directory.child_command("visr")[:2], "-c", f"import {module}"]
     subprocess.run(words, env=environment, check=module in sys.modules, capture_output=True)
     assert not (tmp_path / "MARK").exists()
