@@ -168,7 +168,6 @@ class Run(RefinableRun):
 
     def collect_rewarded(self, **counts: Any) -> RewardedSteps:
         """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
-        configuration.check_value("seed", counts.get("seed", 0))
         return collect.collect_rewarded(self.agent, self.config, **counts)
 
     meet_rewards = collect_rewarded  # its earlier name

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -25,7 +26,24 @@ from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.events import PlaneEvents
 from visr.networks.transition_features.laplacian import LaplacianStates, slowness
-from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
+
+
+class TaskBatch(NamedTuple):
+    """N recorded steps to be learnt from under M tasks."""
+
+    observation: Tensor
+    """[N, ...]"""
+    action: Tensor
+    """[N] int64"""
+    cumulant: Tensor
+    """[N, d]: discounted sum over up to n steps"""
+    discount: Tensor
+    """[N]: of what follows; 0 where the episode ended"""
+    next_observation: Tensor
+    """[N, ...], up to n steps later"""
+    w: Tensor
+    """[M, d]"""
 
 
 class ReplaySuccessorFeatures(BehaviourModel):

@@ -22,7 +22,7 @@ from visr.storage.files import write_bytes
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = {
-    "pretrain": "pretrain --resume {} --num-steps 100000",
+    "pretrain": "pretrain --resume {} --num-steps 25000",
     "infer": "infer {} --reward row --name goal",
     "refine": "refine {} goal --num-updates 20",
     "evaluate": "evaluate {} goal",
