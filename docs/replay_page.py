@@ -134,10 +134,7 @@ def _replay_vectors() -> str:
     command = (
         "python experiments/replay_vectors.py CartPole-v1 MountainCar-v0 Acrobot-v1 --seeds 0 1 2"
     )
-    words = (
-        "Returns of the asked reward, 30 episodes. Measured before targets were limited to possible sums "
-        "([appendix](appendix_replay.md#vectors))."
-    )
+    words = "Returns of the asked reward, 30 episodes."
     return f"## Vectors\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
 
 

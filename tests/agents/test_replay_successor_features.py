@@ -180,26 +180,6 @@ def test_nothing_follows_a_step_that_ends_the_episode():
 # ---- features
 
 
-def test_targets_never_exceed_an_episode_without_end_nor_several_ends():
-    agent, w = agent_for(VECTORS), torch.randn(5, 12)
-    agent.chi.end_scale.fill_(3.0)  # pyright: ignore
-    with torch.no_grad():
-        agent.target_psi.readout.bias[0] = 1e3
-        agent.target_psi.readout.bias[1] = -1e3
-    x = torch.randn(7, 2)
-    batch = TaskBatch(x, torch.zeros(7).long(), torch.randn(7, 12), torch.ones(7), x, w)
-    with torch.no_grad():
-        after = agent.values_after(batch)
-    assert after.psi[..., 0].allclose(torch.tensor(10.0))  # gamma is 0.9
-    assert after.psi[..., 1].allclose(torch.tensor(0.0))
-    agent.target_psi.readout.bias.data[1] = 1e3
-    with torch.no_grad():
-        after = agent.values_after(batch)
-    assert after.psi[..., 1].allclose(torch.tensor(3.0))
-    value = (after.psi * w[:, None]).sum(dim=-1)
-    torch.testing.assert_close(after.value, value, rtol=1e-3, atol=1.0)  # of sums of about 1e5
-
-
 def test_whitened_rows_have_the_identity_as_second_moments():
     rows = torch.randn(5_000, 3) @ torch.randn(3, 3)
     white = rows @ whitening(rows)

@@ -253,20 +253,9 @@ class ReplaySuccessorFeatures(BehaviourModel):
         return Losses(loss, loss.new_zeros(()), metrics)
 
     def values_after(self, batch: TaskBatch, num_whole: int | None = None) -> UnderTasks:
-        """The target network's psi of the policies of all tasks in the states that were reached.
-
-        Greedy actions prefer errors that are too large, and every step back adds to them, so sums that
-        are known to be limited are cut there: without it the constant reached twice its limit.
-        """
+        """The target network's psi of the policies of all tasks in the states that were reached."""
         hidden = self.target_psi.first_step(batch.next_observation)
-        after = self.target_psi.greedy(hidden, batch.w, num_whole, self.replay.target_temperature)
-        whole = len(after.psi)
-        for feature, largest in self.chi.largest_sums(self.config.gamma).items():
-            sums = after.psi[..., feature]
-            change = sums.clamp(0, largest) - sums
-            sums += change
-            after.value[:whole] += batch.w[:whole, feature, None] * change
-        return after
+        return self.target_psi.greedy(hidden, batch.w, num_whole, self.replay.target_temperature)
 
     @torch.no_grad()
     def move_target(self) -> None:

@@ -11,8 +11,6 @@ from visr.types import Transitions, Unroll
 
 _RIDGE = 1e-3
 _RAREST_END = 0.01
-_CONSTANT, _END = 0, 1
-"""Where whitened rows have these features."""
 
 
 class TransitionFeatures(nn.Module, ABC):
@@ -37,10 +35,6 @@ class TransitionFeatures(nn.Module, ABC):
         """The size of discounted sums that psi's last layer starts from."""
         return 0.25 / (1 - gamma)
 
-    def largest_sums(self, gamma: float) -> dict[int, float]:
-        """The largest discounted sum of features that are never negative, where it is known."""
-        return {}
-
     @abstractmethod
     def fit(self, recorded: Unroll) -> None:
         """Choose and scale the features by recorded unrolls; called at the start of every stage."""
@@ -57,7 +51,7 @@ class TransitionFeatures(nn.Module, ABC):
 class WhitenedRows(TransitionFeatures):
     """1, the end of the episode scaled by how rare it is, and whitened rows."""
 
-    constant, end = _CONSTANT, _END
+    constant, end = 0, 1
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
@@ -68,10 +62,6 @@ class WhitenedRows(TransitionFeatures):
         self.register_buffer("mean", torch.zeros(num_features - 2))
         self.register_buffer("whiten", torch.eye(num_features - 2))
         self.register_buffer("end_scale", torch.ones(()))
-
-    def largest_sums(self, gamma: float) -> dict[int, float]:
-        """An episode without end, and an end at once."""
-        return {_CONSTANT: 1 / (1 - gamma), _END: float(self.end_scale)}
 
     @abstractmethod
     def rows(self, steps: Transitions) -> Tensor:
