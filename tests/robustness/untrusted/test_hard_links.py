@@ -33,6 +33,8 @@ COMMANDS = {
     "export": "export {} goal {}/goal.onnx",
     "pack": "pack {} {}/packed.safetensors",
     "report": "report {}",
+    "explore": "explore {} --export {}/atlas.html --skills 2",
+    "reproduce": "reproduce grid --only visr --seeds 0 --num-steps 1300 --out {}/plan",
 }
 """The commands that write into a run."""
 

@@ -14,6 +14,7 @@ import pytest
 
 from visr import working_directory
 from visr.cli import VERBS, main
+from visr.explorer import running_explorers
 
 MODULES = ("torch", "json", "numpy", "visr", "sitecustomize", "usercustomize", "ray", "gymnasium")
 VISR = Path(sys.executable).with_name("visr")
@@ -114,6 +115,32 @@ def test_no_process_imports_files_of_the_working_directory(
 ):
     done = execute([str(VISR), *COMMANDS[verb].split()], planted)
     assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "MARK").exists()
+
+
+@pytest.mark.parametrize("verb", STARTS_PROCESSES)
+def test_no_process_of_ray_imports_files_of_the_working_directory(
+    verb: str, planted: Path, tmp_path: Path
+):
+    words = COMMANDS[verb].replace("--num-processes 2", "").split()
+    done = execute([str(VISR), *words, "--cluster", "local"], planted)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "MARK").exists()
+
+
+def test_an_explorer_that_serves_reads_no_files_of_the_working_directory(
+    planted: Path, tmp_path: Path
+):
+    words = [str(VISR), "explore", ".", "--port", "0", "--json"]
+    environment = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "VISR_TRUST")}
+    with subprocess.Popen(words, cwd=planted, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        server = json.loads(process.stdout.readline())
+        launch = running_explorers.Launch(process.pid, server["url"], str(planted))
+        for path in ("/api/run", "/api/curves", "/api/atlas", "/static/main.js", "/json.py"):
+            assert launch.ask("GET", path) in (200, 404)
+        assert launch.ask("POST", "/api/stop") == 200
+    assert process.returncode == 0
     assert not (tmp_path / "MARK").exists()
 
 
