@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from visr import arguments, envs
-from visr import config as configuration
 from visr.agents.base import Agent, BehaviourModel
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config import RunConfig
@@ -46,10 +45,8 @@ def collect_rewarded(
 
     `on_step` sees every step with its observations.
     """
-    for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
-        if value < 1:
-            raise UserError(f"{name} = {value} must be at least 1.")
-    configuration.check_value("seed", seed)
+    if num_steps < 1:
+        raise UserError(f"num_steps = {num_steps} must be at least 1.")
     schedule = schedule or TaskSchedule(own_tasks(agent, seed))
     env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
     random = torch.Generator().manual_seed(derived_seed(seed, ACTIONS))
