@@ -60,7 +60,7 @@ def card_parts(card: packed_models.Card) -> list[str]:
 
 def _can(card: packed_models.Card) -> list[str]:
     """Scores by kind of prompt."""
-    columns = ["asked for", "score", "random", "best constant"]
+    columns = ["asked for", "score", "random", "constant"]
     rows = [
         [f"{one.kind}: {one.prompt}", _with_error(one), f"{one.random:g}",
          DASH if one.best_constant is None else f"{one.best_constant:g}"]
