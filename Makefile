@@ -34,7 +34,7 @@ demo: $(STAMP) ## pre-train on the grid world without reward, ask for three thin
 	$(BIN)/visr pretrain visr/Grid-v0 --preset demo --out runs/demo
 	$(BIN)/python experiments/demo.py runs/demo
 
-test: lint browser ## run the static checks, then every test
+test: $(STAMP) browser ## run every test; the static checks are among them
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 
 browser: ## find Chromium for the explorer's tests, or install it with apt if run as root

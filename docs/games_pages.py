@@ -11,6 +11,7 @@ from page_parts import (
     Csv,
     Rows,
     by,
+    folded,
     joined,
     markdown,
     number,
@@ -39,15 +40,33 @@ def minatar_page(suite: Suite) -> str:
         f"{suite.scale_words} Scores are means of 30 whole episodes. 2M reward-free steps unless a row says otherwise; then 100,000 "
         "rewarded steps shared among 50 tasks in turn.",
         _replay(suite),
-        "## Every agent, by game",
+        "## The paper's agents, by game",
         "Mean over seeds, and the standard deviation. @0, @100k: rewarded steps.",
         "```sh\nvisr reproduce minatar --seeds 0 1 2\nvisr reproduce beyond --seeds 0 1 2\n```",
-        _by_game(suite, constant),
-        *(markdown(t) for t in claims.tables(suite)),
-        *(markdown(t) for t in tables.robust(suite)),
+        _by_game(suite, [e for e in suite.entries if not _is_ours(e)], constant),
+        folded("The same, seed by seed", _seed_by_seed(suite)),
+        folded("Additions to VISR, and short runs of one seed", _by_game(suite, [e for e in suite.entries if _is_ours(e)], constant)),
+        "## Aggregates",
         "![IQM, median and mean of all that was run](../images/minatar_intervals.png)",
-    ]
+        folded("The numbers of this picture", *(markdown(t).partition("\n\n")[2] for t in tables.robust(suite))),
+        *_claims(suite),
+    ]  # fmt: skip
     return joined(parts)
+
+
+def _claims(suite: Suite) -> list[str]:
+    """The tables of claims; equal captions are shown once."""
+    shown = claims.tables(suite)
+    texts = [markdown(table) for table in shown]
+    first = shown[0].caption if shown else ""
+    return [*texts[:1], *(text.replace(first, "") for text in texts[1:])]
+
+
+def _is_ours(entry: Entry) -> bool:
+    """Whether a row is an addition of ours, or a short trial of a paper's agent."""
+    name = entry.key.name
+    is_trial = "VISR" in name and len(entry.seeds) == 1
+    return "," in name or "+" in name or name.startswith("Fine-tuning") or is_trial
 
 
 def _replay(suite: Suite) -> str:
@@ -74,11 +93,21 @@ def _replay(suite: Suite) -> str:
     )
 
 
-def _by_game(suite: Suite, constant: dict[str, str]) -> str:
+def _by_game(suite: Suite, entries: list[Entry], constant: dict[str, str]) -> str:
     games = [name_of(game) for game in suite.games]
-    rows = [_entry(suite, entry) for entry in suite.entries]
+    rows = [_entry(suite, entry) for entry in entries]
     rows.append(["best constant action", "", "", *(constant.get(game, DASH) for game in games)])
     return table(["agent", "steps", "seeds", *games], rows)
+
+
+def _seed_by_seed(suite: Suite) -> str:
+    """The scores of the paper's agents with several seeds, in the order of the seeds."""
+    rows = []
+    for entry in (e for e in suite.entries if not _is_ours(e) and len(e.seeds) > 1):
+        scores = (entry.scores.get(game, {}) for game in suite.games)
+        cells = [", ".join(f"{found[seed]:.1f}" for seed in sorted(found)) for found in scores]
+        rows.append([entry.key.name, ", ".join(map(str, sorted(entry.seeds))), *cells])
+    return table(["agent", "seeds", *(name_of(game) for game in suite.games)], rows)
 
 
 def _entry(suite: Suite, entry: Entry) -> list[str]:
@@ -111,7 +140,7 @@ def _constant_wins(rows: Rows) -> str:
 
 
 def atari_page() -> str:
-    rows, constant = [], _constant_actions()
+    rows, seeds, constant = [], set[str](), _constant_actions()
     for path in sorted(RESULTS.glob("atari/visr/*/seed-*")):
         directory = RunDir.open(path)
         record = TwoPhase.load(directory.phase_two, directory.config().env)
@@ -120,13 +149,14 @@ def atari_page() -> str:
         cells = [f"{found[n].mean:,.1f} ± {found[n].standard_error:,.1f}" for n in names]
         game = path.parent.name.removeprefix("ALE-").removesuffix("-v5")
         seen = f"{record.num_seen:,} of {record.num_rewarded_steps:,}"
-        cells += [constant.get(record.env, DASH), path.name.removeprefix("seed-")]
+        cells.append(constant.get(record.env, DASH))
+        seeds.add(path.name.removeprefix("seed-"))
         rows.append([game, *cells, short(record.num_steps), seen])
     columns = ["game", "regression", "random search", "@0", "random policy", "best constant action"]
-    columns += ["seed", "steps", "steps with a reward"]
+    columns += ["steps", "steps with a reward"]
     return joined([
         "# Results: Atari", NOTE,
-        "Preset `atari-small`, one core per game, at most 2M steps; the paper has 250M. Raw scores, mean ± standard error of 30 episodes; "
+        f"Preset `atari-small`, seed {', '.join(sorted(seeds))}, one core per game, at most 2M steps; the paper has 250M. Raw scores, mean ± standard error of 30 episodes; "
         "tasks inferred from the same 50 episodes. *@0* draws a new task every 40 steps. The best constant action was chosen by 3 other episodes "
         "(`python experiments/constant_actions.py`).",
         "```sh\nvisr pretrain ALE/MsPacman-v5 --preset atari-small --out runs/MsPacman\nvisr evaluate runs/MsPacman\n```",
@@ -147,7 +177,7 @@ def classic_control_page() -> str:
     parts = [
         "# Results: classic control, and every method on MinAtar", NOTE,
         "VISR, presets `classic` and `minatar`, 2M reward-free steps, then 100,000 rewarded steps of the environment's own reward; mean return of 30 episodes ± "
-        "standard error, each seed by itself. *Chosen* is the method that `best` chose. Scores of the "
+        "standard error, each seed by itself. Bold: the method that `best` chose. Scores of the "
         "replay learner: [vectors](replay.md#vectors), [MinAtar](minatar.md#the-replay-learner).",
         "```sh\npython experiments/small_worlds.py runs/classic --envs CartPole-v1 Acrobot-v1 MountainCar-v0 --seeds 0 1 2\n```",
     ]  # fmt: skip
@@ -156,7 +186,8 @@ def classic_control_page() -> str:
         f"MinAtar/{row['game']}-v1": f"{float(row['best_constant']):.1f}"
         for row in read("replay/minatar.csv")
     }
-    for env, found in by_env.items():
+    games = {env: found for env, found in by_env.items() if env.startswith("MinAtar")}
+    for env, found in ((env, found) for env, found in by_env.items() if env not in games):
         seeds = sorted({row["seed"] for row in found}, key=int)
         methods = list(dict.fromkeys(row["method"] for row in found))
         rows = []
@@ -166,9 +197,20 @@ def classic_control_page() -> str:
             rows.append([method.split(" (")[0], *cells])
         rows.append(["best constant action", *[constant.get(env, DASH)] * len(seeds)])
         parts += [f"## {env}", table(["method", *(f"seed {s}" for s in seeds)], rows)]
-    return joined(parts)
+    return joined([*parts, "## MinAtar", "Seed 0 of each game:", _methods_by_game(games, constant)])
+
+
+def _methods_by_game(games: dict[str, Csv], constant: dict[str, str]) -> str:
+    """One row a method, one column a game; all of one seed."""
+    cells: dict[str, dict[str, str]] = {}
+    for env, found in games.items():
+        for row in found:
+            cells.setdefault(row["method"].split(" (")[0], {})[env] = _return(row)
+    cells["best constant action"] = constant
+    rows = [[method, *(known.get(env, DASH) for env in games)] for method, known in cells.items()]
+    return table(["method", *(name_of(env) for env in games)], rows)
 
 
 def _return(row: dict[str, str]) -> str:
-    chosen = " (chosen)" if row["chosen"] == "1" else ""
-    return f"{float(row['mean']):.1f} ± {float(row['standard_error']):.1f}{chosen}"
+    shown = f"{float(row['mean']):.1f} ± {float(row['standard_error']):.1f}"
+    return f"**{shown}**" if row["chosen"] == "1" else shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 
 from page_parts import (
+    DASH,
     NOTE,
     RESULTS,
     Csv,
@@ -81,31 +82,32 @@ def _presets() -> str:
         for row in read(str(path.relative_to(RESULTS))):
             by_preset.setdefault(row["preset"], []).append(row)
         for preset, runs in by_preset.items():
-            rows.append((number(runs, "boxes"), [f"`{preset}`", *_quality(runs)]))
+            rows.append((number(runs, "boxes"), _quality(preset, runs)))
     rows.sort(key=lambda row: -row[0])
-    columns = [
-        "preset",
-        "steps",
-        "seeds",
-        "random w: own / GPI",
-        "boxes: own / GPI",
-        "boxes: planned",
-    ]
-    columns += ["goal cells: own / GPI", "goal cells: planned"]
+    columns = ["preset", "steps", "seeds", "family", "own", "GPI", "planned"]
     words = (
         "Mean ± standard deviation over seeds.\n\n"
         "```sh\npython experiments/grid_quality.py runs/quality --presets grid --seeds 0 1 2\n```"
     )
-    return f"## Presets of VISR\n\n{words}\n\n{table(columns, [cells for _, cells in rows])}"
+    return f"## Presets of VISR\n\n{words}\n\n{table(columns, [cells for _, found in rows for cells in found])}"
 
 
-def _quality(runs: Csv) -> list[str]:
+def _quality(preset: str, runs: Csv) -> list[list[str]]:
+    """One row for each family of tasks."""
+
     def of(column: str) -> str:
-        return spread([float(run[column]) for run in runs])
+        return spread([float(run[column]) for run in runs]) if column in runs[0] else DASH
 
-    cells = [short(float(runs[0]["num_steps"])), seeds_of(runs)]
-    cells += [f"{of('span')} / {of('span_gpi')}", f"{of('boxes')} / {of('boxes_gpi')}"]
-    return [*cells, of("boxes_planned"), f"{of('goals')} / {of('goals_gpi')}", of("goals_planned")]
+    first = [f"`{preset}`", short(float(runs[0]["num_steps"])), seeds_of(runs)]
+    families = {"span": "random w", "boxes": "boxes", "goals": "goal cells"}
+    return [
+        [
+            *(first if key == "span" else [""] * 3),
+            name,
+            *map(of, (key, f"{key}_gpi", f"{key}_planned")),
+        ]
+        for key, name in families.items()
+    ]
 
 
 def _curves() -> str:
@@ -152,6 +154,10 @@ def _finetuning() -> str:
     return f"## Fine-tuning\n\nMean fraction of optimal over tasks, one seed. VISR models; those of four rooms are no longer part of the package.\n\n```sh\n{command}\n```\n\n{shown}"
 
 
+def _variant(name: str) -> str:
+    return "none: `demo-visr`" if name == "demo" else name
+
+
 def _variants(name: str) -> str:
     titles = {"ablation": "One setting at a time", "beyond": "Additions"}
     words = {
@@ -165,7 +171,7 @@ def _variants(name: str) -> str:
     }
     keys = ("span", "boxes", "boxes_planned", "goals", "goals_planned")
     rows = [
-        [row["variant"], *(f"{float(row[k]):.2f}" for k in keys)]
+        [_variant(row["variant"]), *(f"{float(row[k]):.2f}" for k in keys)]
         for row in read(f"grid/tables/{name}.csv")
     ]
     columns = ["change", "random w", "boxes", "boxes: planned", "goal cells", "goal cells: planned"]

@@ -17,7 +17,6 @@ def models_page() -> str:
     rows = [
         [
             f"[`{card.name}`](#{card.name})",
-            f"`{card.config.env}`",
             *(_first_score(card, k) for k in kinds),
         ]
         for card in cards
@@ -29,7 +28,7 @@ def models_page() -> str:
         "On the command line: `visr infer pretrained:grid --reward \"row > 5 and col < 3\" --name corner`.",
         "## Overview",
         "Score of one prompt of each kind; in brackets a random policy and the best constant action. Bold: clearly better than both. On the grids 1 is optimal; elsewhere scores are mean returns.",
-        table(["model", "environment", *kinds], rows).replace("---:", "---"),
+        table(["model", *kinds], rows).replace("---:", "---"),
         "`make model RUN=runs/x NAME=x` packs a finished run, scores and films it, and writes this page.",
     ]  # fmt: skip
     for card in cards:
@@ -61,17 +60,28 @@ def card_parts(card: packed_models.Card) -> list[str]:
 
 def _can(card: packed_models.Card) -> list[str]:
     """Scores by kind of prompt."""
-    columns = ["prompt", "asked for", "score", "random policy", "best constant action", "unit"]
+    columns = ["asked for", "score", "random", "constant"]
     rows = [
-        [one.kind, one.prompt, _with_error(one), f"{one.random:g}",
-         DASH if one.best_constant is None else f"{one.best_constant:g}", one.unit]
+        [f"{one.kind}: {one.prompt}", _with_error(one), f"{one.random:g}",
+         DASH if one.best_constant is None else f"{one.best_constant:g}"]
         for one in card.scores.by_prompt
     ]  # fmt: skip
     if rows:
-        aligned = "| --- | --- | ---: | ---: | ---: | --- |"
         lines = table(columns, rows).split("\n")
-        return ["**Scores**", "\n".join([lines[0], aligned, *lines[2:]])]
+        aligned = "| --- | ---: | ---: | ---: |"
+        words = f"**Scores**, {_units(card)}, beside a random policy and the best constant action:"
+        return [words, "\n".join([lines[0], aligned, *lines[2:]])]
     return []
+
+
+def _units(card: packed_models.Card) -> str:
+    """The unit of the first prompt, and what other kinds of prompts add to it."""
+    first, *others = card.scores.by_prompt
+    added = {one.kind: one.unit for one in others if one.unit != first.unit}
+    words = [
+        f"{kind}: {unit.removeprefix(first.unit).lstrip(',: ')}" for kind, unit in added.items()
+    ]
+    return f"{first.unit} ({'; '.join(words)})" if words else first.unit
 
 
 def _with_error(one: packed_models.PromptScore) -> str:

@@ -90,5 +90,11 @@ def seeds(rows: Csv) -> str:
     return "one seed" if count == 1 else f"{count} seeds"
 
 
+def folded(summary: str, *parts: str) -> str:
+    """A part that opens on a click."""
+    body = "\n\n".join(parts)
+    return f"<details>\n<summary>{summary}</summary>\n\n{body}\n\n</details>"
+
+
 def joined(parts: Iterable[str]) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"

@@ -36,9 +36,17 @@ WORLDS = {
 }
 
 
+OTHERS = {
+    "VISR": "VISR",
+    "Q-learning, table": "Q-learning: table",
+    "Q-learning, network": "Q-learning: network",
+}
+"""Methods beside the replay learner, and the names of their columns."""
+
+
 def replay_page() -> str:
     parts = ["# Results: the replay learner", NOTE, REPLAY_WORDS]
-    parts += [_replay_grid(), _replay_vectors(), _replay_features()]
+    parts += [_replay_grid(), _replay_minigrid(), _replay_vectors(), _replay_features()]
     parts += [
         "## MinAtar\n\nThe scores are on [the page of MinAtar](minatar.md#the-replay-learner)."
     ]
@@ -46,21 +54,69 @@ def replay_page() -> str:
 
 
 def _replay_grid() -> str:
-    rows = []
+    rows, others = [], _others()
     for (world, tasks), runs in by(read_if_there("replay/grid.csv"), "world", "tasks").items():
         scores = spread([float(run["mean"]) for run in runs], 3)
         worst = min(float(run["worst"]) for run in runs)
-        cells = [scores, "0", f"{number(runs, 'best_constant'):.2f}", f"{worst:.2f}"]
-        cells += [f"{number(runs, 'own_policy'):.3f}", seeds_of(runs)]
+        cells = [scores, "0", f"{number(runs, 'best_constant'):.2f}"]
+        cells += [
+            f"{number(others[world, tasks, method], 'mean'):.3f}" if beside else DASH
+            for method in OTHERS
+            for beside in [others.get((world, tasks, method))]
+        ]
+        cells += [f"{worst:.2f}", f"{number(runs, 'own_policy'):.3f}", seeds_of(runs)]
         cells += [short(float(runs[0]["steps"])), f"{number(runs, 'cpu_seconds'):.0f}"]
         rows.append([f"{WORLDS.get(world, world)}, {tasks}", *cells])
     if not rows:
         return ""
     columns = ["world, tasks", "fraction of optimal", "random policy", "best constant action"]
-    columns += ["worst task", "own policy", "seeds", "steps", "CPU seconds"]
+    columns += [*OTHERS.values(), "worst task", "own policy", "seeds", "steps", "CPU seconds"]
     words = "Exact fractions of optimal, 64 unseen tasks of each kind."
     command = "python experiments/replay_grid.py open-10 rooms-11 open-20 rooms-21 --seeds 0 1 2"
+    if others:
+        words += _beside(others)
+        command += "\npython experiments/replay_comparison.py open-10 rooms-11 --seeds 0"
     return f"## Grid worlds\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
+
+
+def _others() -> dict[tuple[str, ...], Csv]:
+    return by(read_if_there("replay/comparison.csv"), "world", "tasks", "method")
+
+
+def _beside(others: dict[tuple[str, ...], Csv]) -> str:
+    """What the columns of other methods are."""
+    runs = {
+        m: [row for key, found in others.items() if key[2] == m for row in found] for m in OTHERS
+    }
+    visr, sweeps, network = (runs[method] for method in OTHERS)
+    return (
+        f" *VISR* is the paper's agent (preset `grid`) with GPI after about the same CPU time ({number(visr, 'cpu_seconds'):.0f} s, "
+        f"{short(float(visr[0]['steps']))} steps; {len({row['seed'] for row in visr})} seed). *Q-learning* starts from nothing and learns every task "
+        f"by itself, with its true reward, from the same recorded steps ({network[0]['num_tasks']} tasks of each kind): by sweeps over a table until nothing "
+        f"changes ({number(sweeps, 'cpu_seconds'):.2f} CPU seconds a task), or with a network by as many updates as the whole pre-training "
+        f"({network[0]['updates']} of 512 steps, {number(network, 'cpu_seconds'):.0f} CPU seconds a task). On numbered states that are all recorded, the table is exact: "
+        "an instant policy saves the learning, and shows what psi has learnt."
+    )
+
+
+def _replay_minigrid() -> str:
+    rows = []
+    for (task,), runs in by(read_if_there("replay/minigrid.csv"), "task").items():
+        cells = [spread([float(run["reached"]) for run in runs], 3)]
+        cells += [f"{number(runs, k):.3f}" for k in ("random", "best_constant", "own_policy")]
+        cells += [runs[0]["states"], runs[0]["paths"], runs[0]["mean_path"], seeds_of(runs)]
+        cells += [short(float(runs[0]["steps"])), f"{number(runs, 'cpu_seconds'):.0f}"]
+        rows.append([task, *cells])
+    if not rows:
+        return ""
+    columns = ["task", "goals reached", "random policy", "best constant action", "own policy"]
+    columns += ["states", "paths", "mean shortest path", "seeds", "steps", "CPU seconds"]
+    words = (
+        "Goal prompts: 50 random states as goals, up to four starts each. A goal is reached if the policy is there within twice the shortest "
+        "path. States are numbered (`visr/MiniGrid-FourRooms-v0`, `visr/MiniGrid-DoorKey-5x5-v0`), in one layout."
+    )
+    command = "python experiments/replay_minigrid.py FourRooms DoorKey --seeds 0"
+    return f"## MiniGrid\n\n{words}\n\n```sh\n{command}\n```\n\n{table(columns, rows)}"
 
 
 def _replay_vectors() -> str:
@@ -135,12 +191,20 @@ def replay_scores() -> str:
     tables = [
         ("replay/grid.csv", "world", "tasks", "mean", "{}: fraction of optimal", 3),
         ("replay/vectors.csv", "env", "reward", "score", "{}: return", 1),
-        ("replay/minatar.csv", "game", "", "score", "MinAtar {}: score", 1),
+        (
+            "replay/minigrid.csv",
+            "task",
+            "goals",
+            "reached",
+            "MiniGrid {}: share reached in time",
+            3,
+        ),
+        ("replay/minatar.csv", "game", "its own reward", "score", "MinAtar {}: score", 1),
     ]
     rows = []
     for path, where, asked, score, words, digits in tables:
         for (name,), found in by(read_if_there(path), where).items():
-            groups = by(found, asked) if asked else {("its own reward",): found}
+            groups = by(found, asked) if asked in found[0] else {(asked,): found}
             shown = ", ".join(
                 f"{_words(kind)} {number(runs, score):.{digits}f}"
                 for (kind,), runs in groups.items()
@@ -174,7 +238,9 @@ def refined(suite: Suite) -> str:
     if games:
         names = " ".join(dict.fromkeys(row["game"] for row in games))
         parts += [MINATAR_WORDS, _refined_games(games, suite)]
-        parts += [f"```sh\npython experiments/refine_minatar.py {names}\n```"]
+        command = f"python experiments/refine_minatar.py {names} --updates 2500"
+        kinds = " ".join(dict.fromkeys(row["features"] for row in games))
+        parts += [f"```sh\n{command} --set transition_features={kinds}\n```"]
     return "\n\n".join(parts)
 
 

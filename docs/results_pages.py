@@ -1,4 +1,4 @@
-"""Write docs/results/*.md and the numbers of README.md from results/ and the packed models: `make results`.
+"""Write docs/results/*.md, their figures and the numbers of README.md from results/ and the packed models: `make results`.
 
 Every number is read from a file. tests/test_site.py compares the pages with the files.
 """
@@ -28,8 +28,9 @@ from page_parts import (
 from replay_page import refined, replay_grid_rows, replay_iqm, replay_page, replay_scores
 from speed_page import speed_page
 
-from visr.paper.suite import build, tables
+from visr.paper.suite import build, figures, tables
 from visr.paper.suite.entries import Suite
+from visr.report import style
 
 
 def index_page(minatar: Suite) -> str:
@@ -137,8 +138,25 @@ def pages() -> dict[str, str]:
     }
 
 
+def pictures() -> dict[str, bytes]:
+    """The figures of docs/images that are drawn from results/, by file."""
+    sys.path.insert(0, str(ROOT / "experiments"))
+    import grid_ablation
+
+    found = build.gather(RESULTS)
+    (minatar,) = (suite for suite in found.suites if suite.key == "minatar")
+    drawn = {
+        "minatar_intervals": figures.intervals(minatar),
+        "grid_intervals": figures.intervals(found.grid) if found.grid else None,
+        "grid_curves": build.grid.over_training(build.grid.evaluated(found.runs)),
+    }
+    shown = {f"{name}.png": one.picture.png for name, one in drawn.items() if one is not None}
+    with style.figure_style():
+        return shown | {"ablation.png": grid_ablation.draw([*read("grid/tables/ablation.csv")])}
+
+
 def main() -> None:
-    """Write the pages that are named, or all."""
+    """Write the pages that are named, or all of them and the figures."""
     alone = {"models.md": models_page, "speed.md": speed_page}
     chosen = [name for name in sys.argv[1:] if name in alone]
     found = {name: alone[name]() for name in chosen} if chosen else pages()
@@ -146,6 +164,9 @@ def main() -> None:
         path = (PLACE / name).resolve()
         path.write_text(run_program(text) if path == README else text)
         print(path)
+    for name, content in ({} if chosen else pictures()).items():
+        (ROOT / "docs/images" / name).write_bytes(content)
+        print(ROOT / "docs/images" / name)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measure the effect of each setting of `grid-wide`: the smaller preset `demo` with one setting changed.
+"""Measure the effect of each setting of `grid-wide`: the smaller preset `demo-visr` with one setting changed.
 
     python experiments/grid_ablation.py runs/ablation --num-steps 2000000 --num-processes 1 --jobs 2
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from subprocess import run as execute
@@ -21,7 +22,7 @@ from visr.config import presets
 from visr.storage.files import write_bytes
 from visr.storage.run_dir import RunDir
 
-# name -> command-line fields; each changes one setting of the preset `demo`
+# name -> command-line fields; each changes one setting of the preset `demo-visr`
 VARIANTS: dict[str, list[str]] = {
     "demo": [],
     "d = 5": ["--num-features", "5"],
@@ -52,28 +53,29 @@ def train(directory: Path, name: str, fixed: list[str]) -> dict[str, float | str
     return {"variant": name, **run.last_row(run.evaluation)}
 
 
-def draw(rows: list[dict[str, float | str]]) -> bytes:
+def draw(rows: Sequence[Mapping[str, float | str]]) -> bytes:
     """Three panels of bars: fractions of optimal, and those of exact planning on phi . w."""
     import io
 
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     panels = figure.subplots(1, len(FAMILIES), sharey=True)
-    names = [str(row["variant"]) for row in rows]
+    names = ["none: demo-visr" if row["variant"] == "demo" else str(row["variant"]) for row in rows]
     for panel, (family, title) in zip(panels, FAMILIES.items(), strict=True):
         scores = [float(row[family]) for row in rows]
-        colours = ["#d55e00" if name == "demo" else "#0072b2" for name in names]
+        colours = ["#d55e00" if name == "none: demo-visr" else "#0072b2" for name in names]
         panel.barh(names, scores, color=colours, height=0.7)
         if f"{family}_planned" in rows[0]:
             planned = [float(row[f"{family}_planned"]) for row in rows]
             panel.plot(
                 planned, names, "|", color="#555555", markersize=12, label="planned on phi.w"
             )
-            panel.legend(loc="lower right", fontsize=8, frameon=False)
         for name, score in zip(names, scores, strict=True):
             panel.text(max(score, 0) + 0.01, name, f"{score:.2f}", va="center", fontsize=8)
         panel.set(title=title, xlim=(min(0, *scores) - 0.02, 1.08), xlabel="fraction of optimal")
         panel.spines[["top", "right"]].set_visible(False)
     panels[0].invert_yaxis()
+    handles, labels = panels[-1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower right", fontsize=8, frameon=False)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120, metadata={"Software": None})
     return picture.getvalue()

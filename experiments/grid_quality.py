@@ -3,7 +3,8 @@
     python experiments/grid_quality.py runs/quality --presets grid grid-wide --seeds 0 1 2
 
 trains the runs that are missing in the directory (a stopped run is resumed) and writes
-results/grid/tables/quality.csv with every seed's exact fractions of optimal.
+results/grid/tables/quality.csv with every seed's exact fractions of optimal.  --num-steps trains for
+fewer steps than the preset.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from visr.storage.run_dir import RunDir
 FAMILIES = ("span", "boxes", "goals")
 
 
-def trained(path: Path, preset: str, seed: int, num_processes: int) -> RunDir:
+def trained(path: Path, options: argparse.Namespace, preset: str, seed: int) -> RunDir:
     """The finished run of this seed; trained or resumed if necessary."""
     if not path.exists():
-        visr.pretrain(preset=preset, seed=seed, num_processes=num_processes, out=path)
+        fewer = {} if options.num_steps is None else {"num_steps": options.num_steps}
+        visr.pretrain(
+            preset=preset, seed=seed, num_processes=options.num_processes, out=path, **fewer
+        )
     return visr.resume(path).directory
 
 
@@ -31,13 +35,14 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["grid", "grid-wide"])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--num-processes", type=int, default=2)
+    parser.add_argument("--num-steps", type=int, help="instead of the preset's")
     parser.add_argument("--out", type=Path, default=Path("results/grid/tables/quality.csv"))
     options = parser.parse_args()
     rows = []
     for preset in options.presets:
         for seed in options.seeds:
             path = options.directory / f"{preset}-{seed}"
-            run = trained(path, preset, seed, options.num_processes)
+            run = trained(path, options, preset, seed)
             rows.append({"preset": preset, "seed": seed, **run.last_row(run.evaluation)})
     options.out.parent.mkdir(parents=True, exist_ok=True)
     with open(options.out, "w", newline="", encoding="utf-8") as file:

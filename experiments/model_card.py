@@ -1,4 +1,4 @@
-"""What a model's card shows: scores by kind of prompt, what the model cannot do, and a film.
+"""What a model's card shows: scores by kind of prompt, and what the model cannot do.
 
 Every prompt is answered without a weight change, and scored beside the random policy and the best
 constant action: exactly on the grid, by whole episodes elsewhere.
@@ -7,24 +7,21 @@ constant action: exactly on the grid, by whole episodes elsewhere.
 from __future__ import annotations
 
 import dataclasses
-import io
-import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw, ImageFont
+from replay_minigrid import by_chance, pairs, reached, table_of
 from replay_vectors import REWARDS
 
 import visr
+from visr.config import MINIGRID
 from visr.envs.grid import dynamic_programming as dp
 from visr.envs.grid.dynamic_programming import GAMMA
 from visr.evaluation import episodes
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference.asked_reward import AskedReward
 from visr.inference.demonstration import Demonstration
-from visr.play import rendering
 from visr.play.session import Session
 from visr.storage.packed_models import PromptScore
 
@@ -68,6 +65,8 @@ def measure(run: visr.Run, num_episodes: int, num_tasks: int) -> Measured:
     if run.world is not None:
         _measure_cells(run, measured, num_tasks)
     else:
+        if run.config.env.startswith(MINIGRID):
+            _measure_states(run, measured, num_tasks)
         _measure_episodes(run, measured, num_episodes)
     if not measured.examples:
         raise SystemExit(f"It answers no prompt; train it longer. {' '.join(measured.cannot)}")
@@ -158,6 +157,27 @@ def optimal_path(run: visr.Run, reward: NDArray[np.float64]) -> NDArray[np.int64
     return np.array(states)
 
 
+# ---- MiniGrid: states as goals
+
+
+def _measure_states(run: visr.Run, measured: Measured, num_tasks: int) -> None:
+    """States as goals: the share that is reached within twice the shortest path."""
+    table = table_of(run.config.env)
+    asked = pairs(1, num_tasks, table)
+    (share,) = reached(run, table, asked, (run.config.agent.gpi,))
+    constants = [by_chance(table, asked, action) for action in range(table.after.shape[1])]
+    error = (share * (1 - share) / len(asked)) ** 0.5
+    goal = asked[0][0]
+    task = run.infer(goal=str(goal))
+    prompt = f"one of {len({goal for goal, *_ in asked})} states, from up to four starts"
+    unit = "share reached within twice the shortest path"
+    found = (share, by_chance(table, asked), max(constants), error)
+    measured.add(
+        _score("goal", prompt, unit, *found, digits=3),
+        Asked("goal", f"state {goal}", task, run.asked_reward(task)),
+    )
+
+
 # ---- elsewhere: whole episodes
 
 
@@ -211,12 +231,8 @@ def _goal(run: visr.Run, states: NDArray) -> str | NDArray:
 
 def _demonstrated(run: visr.Run, states: NDArray, actions: NDArray[np.int64]) -> visr.Task:
     """The task of a trajectory whose observations have the form that networks take."""
-    inference, has_reference = run.inference, True
-    try:
-        inference.recording()
-    except visr.UserError:
-        has_reference = False
-    prompt = Demonstration("demonstration", states, actions, has_reference)
+    inference = run.inference
+    prompt = inference.beside_recorded(Demonstration("demonstration", states, actions))
     return inference.to_task(prompt, inference.compare(prompt))
 
 
@@ -267,64 +283,3 @@ def _score(
         best_constant=rounded(constant),
         standard_error=rounded(error),
     )
-
-
-# ---- the film
-
-SIDE, BELOW, RATE = 240, 58, 110
-"""Width of the film, height of its caption, milliseconds of a frame."""
-WRAP = 42
-"""Characters of a line of the caption."""
-CELL_STEPS, GYM_STEPS, STRIDE = 50, 150, 3
-"""Steps of one prompt where cells are drawn, and where an environment draws itself: every third one."""
-
-
-def film(run: visr.Run, examples: list[Asked], target: Path) -> Path:
-    """An animated GIF: the prompts in turn, each from the start of an episode."""
-    frames = [frame for one in examples for frame in _frames(run, one)]
-    sample = Image.new("RGB", (frames[0].width, frames[0].height * 6))
-    for i in range(6):  # one palette for all frames, so that no colour changes
-        sample.paste(frames[(len(frames) - 1) * i // 5], (0, frames[0].height * i))
-    palette = sample.quantize(48)
-    first, *others = (f.quantize(palette=palette, dither=Image.Dither.NONE) for f in frames)
-    content = io.BytesIO()
-    first.save(content, "GIF", save_all=True, append_images=others, duration=RATE, loop=0)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content.getvalue())
-    return target
-
-
-def _frames(run: visr.Run, one: Asked) -> Iterator[Image.Image]:
-    """One episode, with what was asked for and the return so far below each picture."""
-    screen = rendering.screen(run.config, one.task.reward)
-    asked = one.reward or run.asked_reward(one.task)
-    session = Session(run.agent, run.config, epsilon=0.0, seed=3, screen=screen, asked=asked)
-    session.actor.pursue(one.task.w)
-    session.begin(3)
-    words = f"{one.kind}: {one.words.replace('`', '')}"
-    is_slow = isinstance(screen, rendering.RenderedGym)
-    most, stride = (GYM_STEPS, STRIDE) if is_slow else (CELL_STEPS, 1)
-    while True:
-        assert session.picture is not None
-        is_last = session.is_over or session.num_steps >= most
-        if session.num_steps % stride and not is_last:
-            session.step()
-            continue
-        picture = rendering.enlarged(session.picture, screen.scale)
-        shown = f"step {session.num_steps}, return {session.asked_return:.4g}"
-        yield _captioned(Image.fromarray(picture), words, shown)
-        if is_last:
-            break
-        session.step()
-    session.close()
-
-
-def _captioned(picture: Image.Image, *lines: str) -> Image.Image:
-    height = round(picture.height * SIDE / picture.width)
-    frame = Image.new("RGB", (SIDE, height + BELOW), "#ffffff")
-    frame.paste(picture.resize((SIDE, height), Image.Resampling.LANCZOS))
-    draw, font = ImageDraw.Draw(frame), ImageFont.load_default(size=12)
-    wrapped = [part for line in lines for part in textwrap.wrap(line, WRAP)]
-    for number, line in enumerate(wrapped[:3]):
-        draw.text((4, height + 4 + 17 * number), line, fill="#1d2733", font=font)
-    return frame

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, get_args
 
 import model_card
+import model_film
 from model_card import Measured
 
 import visr
 from visr import sharing
 from visr.config import RunConfig, presets
 from visr.storage import packed_models
-from visr.storage.packed_models import PackedModel, Scores
-from visr.storage.packed_weights import Precision
+from visr.storage.packed_models import PackedModel, Precision, Scores
 
 FILMS = Path(__file__).parents[1] / "docs/images/models"
 
@@ -109,7 +109,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         packed = opened(model, place)
         measured = model_card.measure(packed, options.num_episodes, options.num_tasks)
-        picture = model_card.film(packed, measured.examples, options.films / f"{options.name}.gif")
+        picture = model_film.film(packed, measured.examples, options.films / f"{options.name}.gif")
         found = scores(packed, measured, options.name)
     cannot = (*options.cannot, *measured.cannot)
     precision = model.card.precision

@@ -4,22 +4,29 @@ python experiments/replay_minigrid.py FourRooms DoorKey --seeds 0
 """
 
 import argparse
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
 from replay_runs import append, pretrained, settings
 
 import visr
 from visr import config as configuration
-from visr.config import presets
-from visr.envs import modules
+from visr.config import MINIGRID, presets
+from visr.envs.minigrid import Table
 
-FILE = str(Path(__file__).with_name("minigrid_states.py"))
-FIELDS: dict[str, object] = {"preset": "replay-large-grid", "num_envs": 32, "gamma": 0.97}
+IDS = {"FourRooms": f"{MINIGRID}FourRooms-v0", "DoorKey": f"{MINIGRID}DoorKey-5x5-v0"}
 STARTS = 4
 """Starts for each goal."""
+
+
+def table_of(id: str) -> Table:
+    """What every action does in every state."""
+    env: Any = gymnasium.make(id).unwrapped
+    return env.table
 
 
 def distances(after: np.ndarray, ends: np.ndarray, goal: int) -> np.ndarray:
@@ -34,10 +41,9 @@ def distances(after: np.ndarray, ends: np.ndarray, goal: int) -> np.ndarray:
         far = nearer
 
 
-def pairs(seed: int, num_goals: int, env: Any) -> list[tuple[int, int, int]]:
+def pairs(seed: int, num_goals: int, table: Table) -> list[tuple[int, int, int]]:
     """(goal, start, shortest path): any state that can be reached from a start, and such starts."""
-    rng, table = np.random.default_rng(seed), env.table
-    found = []
+    rng, found = np.random.default_rng(seed), []
     for goal in rng.permutation(len(table.states))[:num_goals]:
         far = distances(table.after, table.ends, goal)[table.starts]
         possible = np.flatnonzero(np.isfinite(far) & (far > 0))
@@ -47,38 +53,40 @@ def pairs(seed: int, num_goals: int, env: Any) -> list[tuple[int, int, int]]:
 
 
 @torch.inference_mode()
-def reached(run: visr.Run, env: Any, asked: list[tuple[int, int, int]], gpi: bool) -> float:
+def reached(
+    run: visr.Run, table: Table, asked: list[tuple[int, int, int]], gpi: Iterable[bool]
+) -> list[float]:
     """The share of (goal, start) that the greedy policies of the goal prompts solve in time."""
-    agent, table = run.visr, env.table
-    tasks = {goal: run.infer(goal=str(goal)).w for goal in sorted({goal for goal, *_ in asked})}
-    goal, now, far = (np.array(column) for column in zip(*asked, strict=True))
-    w = torch.as_tensor(np.stack([tasks[g] for g in goal]), dtype=torch.float32)
-    done, ended = now == goal, np.zeros(len(goal), dtype=bool)
-    for age in range(2 * int(far.max())):
-        chosen = [
-            _actions(agent, now[k : k + 32], w[k : k + 32], gpi) for k in range(0, len(w), 32)
-        ]
-        action = np.concatenate(chosen)
-        playing = ~(done | ended) & (age < 2 * far)
-        ended |= playing & table.ends[now, action]
-        now = np.where(playing, table.after[now, action], now)
-        done |= playing & (now == goal)
-    return float(done.mean())
+    goals = sorted({goal for goal, *_ in asked})
+    w = np.stack([run.infer(goal=str(goal)).w for goal in goals])
+    hidden, tasks = run.visr.psi.first_step(torch.arange(len(table.states))), torch.as_tensor(w)
+    shares = []
+    for is_gpi in gpi:
+        values = run.visr.values_of_tasks(hidden, tasks.float(), None, is_gpi)
+        policies = dict(zip(goals, values.argmax(dim=-1).numpy(), strict=True))
+        shares.append(_share(table, asked, lambda goal, now, p=policies: p[goal][now]))
+    return shares
 
 
-def _actions(agent: Any, states: np.ndarray, w: torch.Tensor, gpi: bool) -> np.ndarray:
-    policies, readout = agent.sample_policies(w, None, gpi), agent.readout(w, gpi)
-    hidden = agent.psi.first_step(torch.as_tensor(states))
-    return agent.action_values(hidden, policies, readout).argmax(dim=1).numpy()
+def by_chance(
+    table: Table, asked: list[tuple[int, int, int]], constant: int | None = None
+) -> float:
+    """The same of random actions, or of one action."""
+    rng = np.random.default_rng(0)
+    if constant is not None:
+        return _share(table, asked, lambda goal, now: constant)
+    return _share(table, asked, lambda goal, now: int(rng.integers(table.after.shape[1])))
 
 
-def by_chance(env: Any, asked: list[tuple[int, int, int]], constant: int | None = None) -> float:
-    """The same of random actions, or of one action; the start of every path is random already."""
-    rng, table, hits = np.random.default_rng(0), env.table, 0
+def _share(
+    table: Table, asked: list[tuple[int, int, int]], act: Callable[[int, int], int]
+) -> float:
+    """The share of paths that reach their goal within twice the shortest length."""
+    hits = 0
     for goal, now, far in asked:
         for _ in range(2 * far):
-            action = rng.integers(table.after.shape[1]) if constant is None else constant
-            ends, now = table.ends[now, action], table.after[now, action]
+            action = act(goal, now)
+            ends, now = table.ends[now, action], int(table.after[now, action])
             hits += now == goal
             if ends or now == goal:
                 break
@@ -99,29 +107,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/replay/minigrid.csv"))
     chosen = parser.parse_args()
     for task in chosen.tasks:
-        id = f"{FILE}:{task}"
-        modules.trust(id)
-        env: Any = modules.load(id).entry_point()  # pyright: ignore
-        asked = pairs(chosen.goals_seed, chosen.goals, env)
-        others = [by_chance(env, asked, action) for action in range(env.action_space.n)]
+        table = table_of(IDS[task])
+        asked = pairs(chosen.goals_seed, chosen.goals, table)
+        others = [by_chance(table, asked, action) for action in range(table.after.shape[1])]
         for seed in chosen.seeds:
-            fields = FIELDS | {"env": id, "seed": seed} | settings(chosen.set)
-            config = configuration.replace(presets.get(str(fields.pop("preset"))), **fields)
+            fields = {"seed": seed} | settings(chosen.set)
+            config = configuration.replace(presets.for_environment(IDS[task]), **fields)
+            config = configuration.replace(config, env=IDS[task])
             kept = chosen.runs and chosen.runs / f"{task}-{seed}"
             with pretrained(config, kept) as (run, spent):
+                by_gpi, own = reached(run, table, asked, (True, False))
                 row = {
                     "task": task,
                     "seed": seed,
-                    "states": len(env.table.states),
+                    "states": len(table.states),
                     "steps": config.training.num_steps,
                     "updates": config.replay.num_updates,
                     "cpu_seconds": round(spent),
                     "goals": len({goal for goal, *_ in asked}),
                     "paths": len(asked),
                     "mean_path": round(float(np.mean([far for *_, far in asked])), 1),
-                    "reached": round(reached(run, env, asked, True), 3),
-                    "own_policy": round(reached(run, env, asked, False), 3),
-                    "random": round(by_chance(env, asked), 3),
+                    "reached": round(by_gpi, 3),
+                    "own_policy": round(own, 3),
+                    "random": round(by_chance(table, asked), 3),
                     "best_constant": round(max(others), 3),
                 }
                 append(chosen.out, row)

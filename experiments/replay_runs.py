@@ -67,6 +67,8 @@ def settings(words: list[str]) -> dict[str, object]:
 
 
 def _value(text: str) -> object:
+    if text in ("true", "false"):
+        return text == "true"
     for kind in (int, float):
         try:
             return kind(text)

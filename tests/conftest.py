@@ -17,6 +17,7 @@ from visr.config import RunConfig, presets
 
 SLOW_FILES = (
     "test_docs.py",
+    "test_static_checks.py",
     "test_golden.py",
     "test_kill_and_resume.py",
     "test_damage_everywhere.py",
@@ -36,9 +37,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(item: pytest.Item) -> int:
+    """Tests with Ray first, those that share a session before those that start clusters of their own."""
     if item.get_closest_marker("ray"):
-        return 0
-    return 1 if item.path.name in SLOW_FILES else 2
+        return 0 if "ray_session" in getattr(item, "fixturenames", ()) else 1
+    return 2 if item.path.name in SLOW_FILES else 3
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -61,6 +63,29 @@ def module_path_of_children() -> Iterator[None]:
     yield
     if before is None:
         os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def _end_of_ray() -> Iterator[None]:
+    """End the shared session with the last test, if no test has done so."""
+    yield
+    import ray
+
+    ray.shutdown()
+
+
+@pytest.fixture
+def ray_session(_end_of_ray: None) -> None:
+    """One Ray session on this machine for all tests: starting it takes as long as most of them.
+
+    It has more CPUs than the machine, because no test needs one for itself.
+    """
+    import ray
+
+    from visr.cluster import session
+
+    if not ray.is_initialized():
+        session.start(num_cpus=8)
 
 
 def tiny(**fields: Any) -> RunConfig:

@@ -28,7 +28,8 @@ METHODS = ["least squares", "ridge", "centred", "centred ridge", "whitened"]
 def trained_pole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pole") / "run"
     answer = visr("pretrain", "CartPole-v1", *TINY, "--hidden-sizes", "16", "16", "--out", path)
-    assert (answer.code, answer.err) == (0, "")
+    hint = f'Next: visr infer {path} --reward "position > 0" --name first\n'
+    assert (answer.code, answer.err) == (0, hint)
     return path
 
 
@@ -37,7 +38,7 @@ def trained_breakout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("minatar")
     path = tmp_path_factory.mktemp("breakout") / "run"
     answer = visr("pretrain", "MinAtar/Breakout-v1", *TINY, "--out", path)
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (0, f"Next: visr infer {path} --reward env\n")
     return path
 
 

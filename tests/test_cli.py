@@ -21,6 +21,7 @@ import pytest
 from visr import config as configuration
 from visr.api import pretrain
 from visr.cli import main
+from visr.commands import options
 from visr.config import presets
 from visr.storage.files import read_json
 from visr.storage.run_dir import RunDir, slug
@@ -82,7 +83,7 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 def test_pretrain_prints_the_directory_of_the_run_and_its_scores(pretrained: tuple[Path, Answer]):
     path, answer = pretrained
-    assert (answer.code, answer.err) == (0, "")
+    assert (answer.code, answer.err) == (0, f"Next: visr infer {path} --reward boxes:7\n")
     assert str(path) in answer.out  # in one piece, however long it is
     for words in ("5,120", "phi(s').w", "span", "boxes", "goals"):
         assert words in answer.out
@@ -146,7 +147,8 @@ def test_defaults_are_the_environments_at_any_position_of_its_id(
 def test_other_environments_train_and_reject_expressions_of_the_grid(tmp_path: Path):
     sizes = ("--preset", "smoke", "--num-steps", "1280", "--recorded-steps", "200")
     answer = visr("pretrain", "FrozenLake-v1", *sizes, "--out", tmp_path / "lake")
-    assert (answer.code, answer.err) == (0, "")
+    hint = f'Next: visr infer {tmp_path / "lake"} --reward "state == 0" --name first\n'
+    assert (answer.code, answer.err) == (0, hint)
     assert "1,280" in answer.out
     assert "fraction of optimal" not in answer.out
     answer = visr("infer", tmp_path / "lake", "--reward", "row")
@@ -404,3 +406,20 @@ def test_errors_are_the_same_without_utf_8():
     }
     assert sentences == {visr("list", "envz").err}
     assert len(sentences.pop().splitlines()) == 1
+
+
+def test_help_leaves_out_that_flags_may_be_left_out():
+    answer = visr("infer", "--help")
+    assert answer.code == 0
+    assert "--goal STR" in answer.out
+    assert "None" not in answer.out
+    framed = options._without_none(
+        "│ --a {None}|STR  Text. (default: │\n│               None)           │\n"
+    )
+    assert framed == "│ --a STR         Text.           │\n"
+
+
+def test_a_verb_without_its_choice_names_the_choices():
+    answer = visr("task")
+    assert answer.code == 2
+    assert "needs one of list, mix, compare" in answer.err

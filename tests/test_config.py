@@ -20,6 +20,7 @@ from visr.config import (
     InferenceConfig,
     RunConfig,
     TrainingConfig,
+    finetuning,
     presets,
     replay,
 )
@@ -89,7 +90,11 @@ def test_names_are_unique_across_sections():
 
 
 def test_every_field_has_a_doc_line():
-    files = (Path(module.__file__).read_text() for module in (sections, replay) if module.__file__)
+    files = (
+        Path(module.__file__).read_text()
+        for module in (sections, replay, finetuning)
+        if module.__file__
+    )
     documented = set()
     for node in (node for text in files for node in ast.parse(text).body):
         if not isinstance(node, ast.ClassDef) or node.name == "Bound":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import json
 import os
 import re
 import shlex
@@ -52,6 +53,15 @@ TINY_FREE_STEPS = shlex.split("--free-steps 1000 --free-updates 2 --sweep-steps 
 KEPT = ("--from-scratch", "--reward", "--json", "--preset", "--algorithm")
 """Flags without a value, and those whose value makes another command."""
 Words = tuple[str, ...]
+RUN_EACH = """
+import json, sys
+import numpy as np
+import visr
+for number, program in enumerate(json.loads(sys.argv[1])):
+    code = compile(program, f"program {number} of the pages", "exec")
+    exec(code, {"__name__": "__main__", "np": np, "visr": visr})
+"""
+"""Runs programs one after another, each with names of its own."""
 
 
 # ---- commands in code blocks
@@ -162,16 +172,18 @@ def test_commands_and_programs_of_the_pages_run(directory: Path, monkeypatch: py
     monkeypatch.chdir(directory)
     for words in distinct_commands(with_cluster=False):
         assert main(tiny(words)) == 0, shlex.join(words)
-    for code in (code for page in PAGES for code in blocks(page, "python")):
-        program = f"import numpy as np\nimport visr\n{code}"
-        # Ray, if a test started it, sets a safe path, without the current directory
-        usual = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, env=usual)
-        assert done.returncode == 0, done.stderr.decode()
+    # one process for all programs, which takes most of its time to start
+    programs = [code for page in PAGES for code in blocks(page, "python")]
+    # Ray, if a test started it, sets a safe path, without the current directory
+    usual = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+    words = [sys.executable, "-c", RUN_EACH, json.dumps(programs)]
+    done = subprocess.run(words, capture_output=True, env=usual)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 @pytest.mark.ray
-def test_commands_that_start_ray_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("ray_session")
+def test_commands_that_use_ray_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     found = distinct_commands(with_cluster=True)
     assert found

@@ -26,6 +26,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -64,6 +65,18 @@ _LEARNED = {
 """Integers, strings and nulls that learned weights decide: another machine may not repeat them."""
 _SEARCH = ("random search", "env-search", "by search", "searched.json")
 _READ = {".csv", ".json", ".safetensors"}
+_STORED = (
+    *("atari/visr", "grid/rf-visr", "grid/visr", "grid/visr-no-gpi", "minatar/diayn-5"),
+    *(
+        "minatar/dqn-100k",
+        "minatar/nsq-1m",
+        "minatar/nsq-10m",
+        "minatar/rf-visr",
+        "minatar/uniform",
+    ),
+    *("minatar/visr", "minatar-1m/visr-plus", "minatar-untrained/visr-plus"),
+)
+"""The agents of results/ whose seeds 0 and 1 are reported: a fixed choice; new results change nothing."""
 _UNREAD = {"timing.csv", "aggregates.json"}
 """Only their names are recorded: one is by the clock, the other repeats the answer of `visr report`."""
 
@@ -186,7 +199,10 @@ def observe(place: Path) -> dict[str, Entry]:
     """Run all commands in an empty directory; return all entries."""
     torch.set_num_threads(1)
     entries: dict[str, Entry] = {}
-    (place / "results").symlink_to(RECORD.parents[1] / "results")
+    for agent in _STORED:
+        kept = RECORD.parents[1] / "results" / agent
+        for run in kept.glob("*/seed-[01]"):
+            shutil.copytree(run, place / "results" / agent / run.relative_to(kept))
     work = place / "work"
     work.mkdir()
     with contextlib.chdir(work):

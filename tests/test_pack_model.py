@@ -93,6 +93,17 @@ def test_the_card_of_a_minatar_game_says_what_it_cannot_do(place: Path):
         assert difference <= 0.01 * weight.abs().max(), name
 
 
+def test_the_card_of_minigrid_counts_the_states_that_goal_prompts_reach(place: Path):
+    pytest.importorskip("minigrid")
+    card = made(place, "doorkey", "visr/MiniGrid-DoorKey-5x5-v0", "replay-minigrid")
+    found = card.scores.by_prompt
+    assert found[0].kind == "goal"
+    assert found[0].unit == "share reached within twice the shortest path"
+    assert 0 <= found[0].random <= 1
+    assert found[0].standard_error is not None
+    assert card.recipe[0].startswith("visr pretrain visr/MiniGrid-DoorKey-5x5-v0 --preset replay-m")
+
+
 def test_every_kind_of_environment_gets_a_small_film(place: Path):
     made_grid(place)  # the other tests may have run in another process
     films = sorted(place.glob("*.gif"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from visr.storage.run_dir import RunDir
 
 pytest.importorskip("sphinx")
 ROOT = Path(__file__).parent.parent
@@ -51,6 +56,14 @@ def test_the_reference_has_every_public_name(site: Path):
     assert [name for name in visr.__all__ if f'id="visr.{name}"' not in text] == []
 
 
+def test_the_page_of_file_formats_names_every_file_of_a_run(tmp_path: Path):
+    page = (ROOT / "docs/reference/file_formats.md").read_text()
+    (tmp_path / "config.json").touch()
+    files = [value.name for value in vars(RunDir(tmp_path)).values() if isinstance(value, Path)]
+    assert len(files) > 15
+    assert [f for f in files if f not in page and f != tmp_path.name] == []
+
+
 def test_results_pages_match_the_files_in_results():
     code = (
         "import results_pages as r\n"
@@ -61,6 +74,18 @@ def test_results_pages_match_the_files_in_results():
     env = {**os.environ, "PYTHONPATH": str(ROOT / "docs")}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_figures_of_results_show_the_numbers_in_results(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import results_pages  # pyright: ignore[reportMissingImports]
+
+    for name, drawn in results_pages.pictures().items():
+        kept = np.asarray(Image.open(ROOT / "docs/images" / name).convert("L"), dtype=int)
+        again = np.asarray(Image.open(io.BytesIO(drawn)).convert("L"), dtype=int)
+        assert kept.shape == again.shape, f"{name} is out of date, run `make results`"
+        changed = (abs(kept - again) > 64).mean()
+        assert changed < 1e-4, f"{name} is out of date, run `make results`"
 
 
 AGENT_SECTIONS = [

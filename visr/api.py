@@ -14,7 +14,7 @@ from visr import arguments, pretraining
 from visr import config as configuration
 from visr.config import GRID, RunConfig, presets
 from visr.envs import modules
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.inference import dataset_unrolls
 from visr.play.policy import Policy
 from visr.run import Run
@@ -68,13 +68,10 @@ def pretrain(
     >>> run = visr.pretrain("visr/Grid-v0", num_steps=1_000_000, seed=1)
     """
     dataset = _dataset(fields)
-    env = (
-        modules.id_of(env)
-        if env is not None
-        else dataset_unrolls.dataset_id(dataset)
-        if dataset
-        else GRID
-    )
+    with arguments.user_code(f"env = {short_repr(env)} is no environment to train in"):
+        env = None if env is None else modules.id_of(env)
+    if env is None:
+        env = dataset_unrolls.dataset_id(dataset) if dataset else GRID
     configuration.check_env(env)
     algorithm = fields.get("algorithm")
     if preset is not None:
@@ -115,12 +112,13 @@ def resume(
 
 def _dataset(fields: dict[str, Any]) -> str:
     """The dataset's name among the fields, as text; "" without one."""
-    given = fields.get("dataset") or ""
-    if given and "num_steps" in fields:
+    given = fields.get("dataset")
+    if given is None or (isinstance(given, str) and not given):
+        return ""
+    if "num_steps" in fields:
         raise UserError(WITH_DATASET)
-    if given:
-        fields["dataset"] = str(arguments.path(given, "dataset"))
-    return fields.get("dataset", "")
+    fields["dataset"] = str(arguments.path(given, "dataset"))
+    return fields["dataset"]
 
 
 @arguments.checked
@@ -131,8 +129,8 @@ def load(path: str | Path, *, device: str = "auto", env: str | None = None) -> R
     recorded with it are written under runs/packed-NAME-... or runs/pretrained-NAME. `env` names the
     environment to act in, for a run that learnt from a dataset and knows none.
     """
-    if not isinstance(path, str) or "\0" in path:  # a Path cannot hold `pretrained:NAME`
-        path = arguments.path(path, "path")
+    given = arguments.path(path, "path")
+    path = path if isinstance(path, str) else given  # a Path cannot hold `pretrained:NAME`
     if packed_models.is_packed(path):
         model = packed_models.open_model(path)
         return Run(model.run_dir(), device, model, env)

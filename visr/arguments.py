@@ -5,19 +5,27 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import math
 import os
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visr.errors import UserError, one_line, short_repr
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+Observed = ArrayLike | Mapping[str, Any] | Sequence[Any]
+"""Observations as an environment gives them: numbers, or the parts of a Dict or Tuple."""
+_LONGEST_NAME, _LONGEST_PATH = 255, 4096
+"""Bytes of a file's name, and of a path, that operating systems take."""
+_LARGEST = 2**63 - 1
+_BOUNDS = {"seed": (0, _LARGEST), "epsilon": (0, 1), "num_episodes": (1, 10_000_000)}
+"""Of arguments that mean the same everywhere; other whole numbers lie between -_LARGEST and _LARGEST."""
 _PLAIN = {"str": str, "bool": bool, "int": int, "float": float, "None": None}
 
 
@@ -69,6 +77,13 @@ def _require(value: Any, name: str, kinds: tuple[Any, ...]) -> None:
         text(value, name)
     else:
         number(value, name, is_whole=float not in kinds)
+        _require_bounds(value, name, is_whole=float not in kinds)
+
+
+def _require_bounds(value: Any, name: str, is_whole: bool) -> None:
+    low, high = _BOUNDS.get(name, (-_LARGEST, _LARGEST) if is_whole else (-math.inf, math.inf))
+    if not low <= value <= high:  # NaN, too
+        raise UserError(f"{name} = {short_repr(value)} does not lie between {low} and {high}.")
 
 
 def path(value: Any, name: str) -> Path:
@@ -78,6 +93,9 @@ def path(value: Any, name: str) -> Path:
         os.fsencode(text)  # half of a character cannot be part of a name
     if not isinstance(text, str) or "\0" in text:
         raise UserError(f"{name} = {short_repr(value)} is not a path; give a str or a Path.")
+    encoded = os.fsencode(text)
+    if len(encoded) >= _LONGEST_PATH or any(len(n) > _LONGEST_NAME for n in encoded.split(b"/")):
+        raise UserError(f"{name} = {short_repr(value)} is not a path: it is too long.")
     return Path(text)
 
 
@@ -102,10 +120,15 @@ def observer(value: Any) -> None:
 
 def number(value: Any, name: str, is_whole: bool = False) -> None:
     """Refuse what is no number, such as True or "5"; the caller checks its bounds."""
-    kinds = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)
-    if isinstance(value, bool) or not isinstance(value, kinds):
+    if isinstance(value, bool) or not is_number(value, is_whole):
         words = "a whole number" if is_whole else "a number"
         raise UserError(f"{name} = {short_repr(value)} is not {words}.")
+
+
+def is_number(value: Any, is_whole: bool = False) -> TypeGuard[float]:
+    """Whether it is a real number of Python or numpy; to numpy a duration is a whole number, too."""
+    kinds = (int, np.integer) if is_whole else (int, float, np.integer, np.floating)
+    return isinstance(value, kinds) and not isinstance(value, np.timedelta64)
 
 
 def count(value: Any, name: str) -> None:
@@ -126,12 +149,12 @@ def array(value: Any, name: str) -> NDArray:
         return np.asarray(value)
 
 
-def flags(value: Any, name: str) -> NDArray[np.bool_]:
-    """An argument as an array of bool."""
+def flags(value: Any, name: str, count: int) -> NDArray[np.bool_]:
+    """An argument as an array of bool, [count]; one value counts for all."""
     found = array(value, name)
-    if found.dtype.kind not in "biu":
+    if found.dtype.kind not in "biu" or found.shape not in ((), (1,), (count,)):
         raise UserError(f"{name} = {short_repr(value)} must be true or false for each observation.")
-    return found.astype(bool)
+    return np.broadcast_to(found.astype(bool), count).copy()
 
 
 @contextlib.contextmanager

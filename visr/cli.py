@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TextIO
 
-from visr import library_settings, startup_checks, terminal
+from visr import startup_checks, terminal, working_directory
 from visr.errors import (
     HelpShown,
     Stopped,
@@ -47,7 +47,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _open_closed_streams()
     if arguments is None:  # a process of our own
         terminal.guard_process()
-        library_settings.ignore_working_directory()
+        working_directory.ignore_settings()
+        if args[:1] == ["explore"] or args[:2] == ["bench", "explorer"]:
+            # numpy reads it when it is imported; a stroke's matrices are too small for several threads
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with command_line():
         return _exit_code(args)
 

@@ -18,7 +18,7 @@ _ARGUMENTS = {"steps": "num_steps", "episodes": "num_episodes", "trials": "num_e
 _SWITCHES = ("accept_cost", "centred_features")
 """Arguments that a sentence advises to turn on."""
 _is_command_line = False
-_LONGEST = 100_000
+_LONGEST = 10_000
 """Characters of a sentence."""
 
 

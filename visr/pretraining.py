@@ -89,8 +89,7 @@ def resume(
     with run.locked():
         before = run.config()
         config = before if num_steps is None else extend_run.extended(run, before, num_steps)
-        left = config.training.num_steps - max((int(p.stem) for p in run.checkpoints()), default=0)
-        estimate = cost.of_training(config, max(left, 0))
+        estimate = cost.of_training(config)  # of all steps: names of checkpoints may lie
         cost.require_consent(run.path, config, estimate, accept_cost)
         _require_wandb(config, wandb)
         if config.agent.algorithm in _STABLE_BASELINES:

@@ -95,8 +95,8 @@ class Run(RefinableRun):
         self,
         reward: str | Path | ArrayLike | RewardFunction | None = None,
         *,
-        goal: str | ArrayLike | None = None,
-        demonstration: str | Path | ArrayLike | None = None,
+        goal: str | arguments.Observed | None = None,
+        demonstration: str | Path | arguments.Observed | None = None,
         preferences: str | Path | Sequence[Any] | None = None,
         method: str = "best",
         name: str | None = None,
@@ -109,7 +109,7 @@ class Run(RefinableRun):
         of (observations, actions, next observations) or an expression such as "x0 < -0.5", applied to the
         recorded steps; an .npz file. On the grid also an array over cells, "boxes:7", "goal:2,3", "row > 5";
         there `fields` are `centred`, `ridge` and `whitened`.
-        goal: an observation to be like, or "x0=0.5,x1=0", "step:1234", "ROW,COL", FILE.npy.
+        goal: an observation to be like, also a Dict, or "x0=0.5,x1=0", "step:1234", "ROW,COL", FILE.npy.
         demonstration: observations [T, ...], (observations, actions), or an .npz file.
         preferences: pairs (better, worse) of segments, each (start, stop) in the recording or observations.
         `method` is one of `compare`'s, or "best"; `fields` is `clip_rewards`, for "env".
@@ -154,7 +154,7 @@ class Run(RefinableRun):
         size = self.agent.task_size
         if isinstance(which, bool | np.bool_):
             raise UserError(f"which = {which} is neither a seed nor a direction; give a number.")
-        if isinstance(which, int | np.integer):
+        if arguments.is_number(which, is_whole=True):
             if not 0 <= which < 2**31:
                 raise UserError(f"The seed {which} must lie between 0 and {2**31 - 1}.")
             w = collect.own_tasks(self.agent, int(which))().astype(np.float64)
@@ -168,7 +168,6 @@ class Run(RefinableRun):
 
     def collect_rewarded(self, **counts: Any) -> RewardedSteps:
         """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
-        configuration.check_value("seed", counts.get("seed", 0))
         return collect.collect_rewarded(self.agent, self.config, **counts)
 
     meet_rewards = collect_rewarded  # its earlier name
@@ -184,9 +183,6 @@ class Run(RefinableRun):
         seed: int = 1,
     ) -> Condition:
         """Raw scores of whole episodes that pursue the task, in any environment."""
-        configuration.check_value("seed", seed)
-        if epsilon is not None:
-            configuration.check_value("epsilon", epsilon)
         chosen = self.checked_task(task)
         inputs = (self.agent_of(chosen), self.config, chosen)
         return two_phase.evaluate_task(
@@ -263,7 +259,6 @@ class Run(RefinableRun):
     @arguments.checked
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
-        configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
         task = self.checked_task(task)
         return Policy(self.agent_of(task), task, self._codec, gpi, epsilon, self.config.training)
@@ -342,7 +337,7 @@ class Run(RefinableRun):
     def checked_task(self, task: TaskLike) -> Task:
         """A task of this run: given as such, by its name or its file, or as a direction w."""
         if isinstance(task, str | Path):
-            task = Task.load(find_task(self.directory, str(task)))
+            task = Task.load(find_task(self.directory, str(arguments.path(task, "task"))))
         elif not isinstance(task, Task):
             task = self.skill(task)
         env, num_states = self.config.env, 0 if self.world is None else self.world.num_states

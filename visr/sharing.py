@@ -8,7 +8,7 @@ import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,7 @@ from visr.errors import UserError, needing, one_line, short_repr
 from visr.run import Run
 from visr.storage import packed_models
 from visr.storage.files import write_bytes
-from visr.storage.packed_models import Card, PackedModel, Scores
-from visr.storage.packed_weights import Precision
+from visr.storage.packed_models import Card, PackedModel, Precision, Scores
 from visr.storage.records.two_phase import TwoPhase
 
 FILE = "model.safetensors"
@@ -36,12 +35,14 @@ def pack(
     about: str = "",
     precision: Precision = "float32",
     tasks: bool = True,
-    **fields: Any,
+    scores: Scores | None = None,
+    recipe: Sequence[str] | None = None,
+    cannot: Sequence[str] | None = None,
+    most: int = packed_models.LARGEST,
 ) -> PackedModel:
     """Write a run's networks, card and tasks into one safetensors file that `visr.load` opens.
 
-    `fields` replace what the card takes from the run's files: `scores`, `recipe`, `cannot`; `most` bounds
-    the size.
+    `scores`, `recipe` and `cannot` replace what the card takes from the run's files; `most` bounds the size.
     """
     if not isinstance(run, Run):
         raise UserError(f"run = {short_repr(run)} is not a run; give what visr.load returns.")
@@ -51,22 +52,29 @@ def pack(
             f"{run.address} holds a {run.config.agent.algorithm} agent, which infers no tasks; such agents "
             "cannot be packed."
         )
-    most = fields.pop("most", packed_models.LARGEST)
-    arguments.number(most, "most", is_whole=True)
+    if scores is not None and not isinstance(scores, Scores):
+        raise UserError(
+            f"scores = {short_repr(scores)} are not Scores of visr.storage.packed_models."
+        )
+    arguments.optional_list(recipe, "recipe")
+    arguments.optional_list(cannot, "cannot")
     known = None if run.model is None else run.model.card
     is_replay = run.config.agent.algorithm in REPLAY_LEARNERS
     learner = "The replay learner" if is_replay else "VISR"
-    description = {
-        "name": name or (Path(run.address).resolve().name if known is None else known.name),
-        "about": about or (f"{learner} in {run.config.env}." if known is None else known.about),
-        "scores": _scores(run) if known is None else known.scores,
-        "recipe": (pretrain_command(run.config),) if known is None else known.recipe,
-        "cannot": () if known is None else known.cannot,
-        **fields,
-    }
-    seed = run.config.training.seed
+    if recipe is None:
+        recipe = (pretrain_command(run.config),) if known is None else known.recipe
+    if cannot is None:
+        cannot = () if known is None else known.cannot
     card = Card(
-        num_steps=run.num_steps, seed=seed, precision=precision, config=run.config, **description
+        name=name or (Path(run.address).resolve().name if known is None else known.name),
+        about=about or (f"{learner} in {run.config.env}." if known is None else known.about),
+        num_steps=run.num_steps,
+        seed=run.config.training.seed,
+        precision=precision,
+        scores=scores or (_scores(run) if known is None else known.scores),
+        recipe=tuple(recipe),
+        config=run.config,
+        cannot=tuple(cannot),
     )
     tensors = run.agent.packed()
     kept = dict(run.tasks) if tasks else {}
@@ -167,7 +175,8 @@ def pull(repo: str, out: str | Path | None = None) -> Path:
     with needing("huggingface_hub", "hub"):
         import huggingface_hub
     name = repo.rpartition("/")[2]
-    path = Path("runs") / f"{name}.safetensors" if out is None else arguments.path(out, "out")
+    where = Path("runs") / f"{name}.safetensors" if out is None else out
+    path = arguments.path(where, "repo" if out is None else "out")
     if path.exists():
         raise UserError(f"{path} exists already; name another file.")
     with tempfile.TemporaryDirectory() as place:

@@ -17,7 +17,7 @@ from visr.config import presets
 from visr.storage.tables import read_rows
 from visr.training import checkpoint
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("session")]
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_session")]
 
 CONFIG = configuration.replace(
     presets.get("replay-vectors"),

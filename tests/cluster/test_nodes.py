@@ -19,7 +19,8 @@ pytestmark = pytest.mark.ray
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
-    """The head has room for a learner and one actor, the other node for two actors."""
+    """The head fits a learner and one actor, the other node two actors."""
+    ray.shutdown()  # the session that other tests share
     with latency.nodes(2, 2) as cluster:
         yield cluster
 
@@ -41,7 +42,7 @@ def test_rays_latency_is_measured():
 
 
 def wait_until_all_is_free(num_cpus: int) -> None:
-    """Whoever an earlier test ended may not have gone yet; Ray would put the learner on the other node."""
+    """Wait for the workers of earlier tests to end: Ray would put the learner on the other node."""
     deadline = time.monotonic() + 300
     while ray.available_resources().get("CPU", 0) < num_cpus:
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""A run on Ray: bit for bit the single machine's, and exact whoever dies on the way."""
+"""A run on Ray equals that of a single machine bit for bit, also after a worker was killed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from visr.training import checkpoint
 from visr.training.driver import Status
 from visr.training.loop import Loop
 
-pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("session")]
+pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_session")]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 from gymnasium.vector import AutoresetMode
 
 from visr import atari_games, envs
+from visr.commands.list import listed_envs
 from visr.config import AtariConfig, RunConfig
 from visr.envs.atari import AtariGames
 from visr.errors import UserError
@@ -336,13 +337,13 @@ def test_without_ale_the_extra_is_named(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match=r'Breakout-v5.*pip install "visr\[atari\]"'):
         envs.make_vec(RunConfig(env=BREAKOUT), 1)
-    listed = dict(envs.list_envs())
+    listed = dict(listed_envs())
     assert "needs visr[atari]" in listed[BREAKOUT]
     assert "needs" not in listed["visr/Grid-v0"]
 
 
 def test_the_list_names_all_57_games():
-    listed = dict(envs.list_envs())
+    listed = dict(listed_envs())
     assert {id for id in listed if id.startswith("ALE/")} == {g.id for g in atari_games.all_games()}
     assert not any("needs visr[atari]" in text for text in listed.values())
 

@@ -11,6 +11,7 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 from visr import envs
+from visr.commands.list import listed_envs
 from visr.config import ATARI, GridConfig, RunConfig
 from visr.envs.grid.env import GridEnv, GridVectorEnv
 from visr.envs.grid.world import GridWorld
@@ -389,7 +390,7 @@ def test_a_seed_in_make_vec_determines_the_first_reset(id: str):
 
 
 def test_every_listed_environment_can_be_stepped():
-    listed = envs.list_envs()
+    listed = listed_envs()
     assert listed[0][0] == "visr/Grid-v0"
     assert all(description for _, description in listed)
     for id in (

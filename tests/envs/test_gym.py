@@ -47,6 +47,7 @@ class Words(spaces.Space[str]):
         return isinstance(x, str)
 
 
+TWO = spaces.Discrete(2)
 Make = Callable[..., GymEnvs]
 
 
@@ -82,6 +83,23 @@ def known(id: str, num_envs: int = 3, **settings: Any) -> GymEnvs:
     env = envs.make_vec(RunConfig(env=id, gym=GymConfig(**settings)), num_envs)
     assert isinstance(env, GymEnvs)
     return env
+
+
+def test_the_advice_of_gymnasiums_checker_is_kept_and_not_printed(
+    capsys: pytest.CaptureFixture[str],
+):
+    space = spaces.Box(0, 1, (2,), np.float32)
+    gymnasium.register("Double-v0", entry_point=lambda **_: Made(space, np.zeros(2), TWO))
+    try:
+        env = envs.make_vec(RunConfig(env="Double-v0"), 2)
+        assert isinstance(env, GymEnvs)
+        env.reset(seed=0)
+        assert env.step(np.zeros(2, np.int64))[0].dtype == np.float32
+        assert sum("actual type: float64" in text for text in env.warnings) == 2  # reset, step
+        assert not any("\x1b" in text or "WARN" in text for text in env.warnings)
+        assert capsys.readouterr().err == ""
+    finally:
+        gymnasium.registry.pop("Double-v0")
 
 
 # --- well-known environments

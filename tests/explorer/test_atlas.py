@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from tests.test_cli import visr
 from visr import api
 from visr.explorer import atlas
 from visr.explorer.atlas import Atlas, Skill
+from visr.ops import sphere
 
 
 def skill(w: list[float], phi: list[list[float]]) -> Skill:
@@ -107,3 +110,22 @@ def test_a_packed_replay_model_plays_tasks_of_its_library():
     rows = {tuple(row / np.linalg.norm(row)) for row in library if row.any()}
     assert [known for known, _ in tasks] == [None, None, None]
     assert all(tuple(w) in rows for _, w in tasks)
+
+
+@pytest.mark.parametrize(("count", "d"), [(2, 3), (4, 3), (6, 3), (12, 5), (12, 16)])
+def test_spread_points_are_further_apart_than_uniform_ones(count: int, d: int):
+    def nearest(points: Tensor) -> float:
+        return float((points @ points.T - 2 * torch.eye(count)).max())
+
+    spread = atlas.spread(count, d, torch.Generator().manual_seed(0))
+    drawn = sphere.uniform(count, d=d, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(spread.norm(dim=1), torch.ones(count))
+    assert nearest(spread) < nearest(drawn)
+
+
+def test_two_spread_points_are_opposite_and_four_form_a_tetrahedron():
+    two = atlas.spread(2, 3, torch.Generator().manual_seed(1))
+    assert float(two[0] @ two[1]) == pytest.approx(-1, abs=0.01)
+    four = atlas.spread(4, 3, torch.Generator().manual_seed(1))
+    off_diagonal = (four @ four.T)[~torch.eye(4, dtype=torch.bool)]
+    torch.testing.assert_close(off_diagonal, torch.full((12,), -1 / 3), atol=0.03, rtol=0)

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import random
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from tests.explorer.launching import Launched, serving
 from visr.explorer import serve
+from visr.explorer.serve import Server
 
 HALF = b"POST /api/paint HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n"
 
@@ -55,6 +57,45 @@ def test_stalled_connections_without_the_token_do_not_lock_the_owner_out(
             start = time.monotonic()
             assert launched.is_serving()
             assert time.monotonic() - start < 5
+
+
+def test_connections_that_arrive_together_do_not_close_one_with_the_token(trained: Path):
+    """All wait in the kernel before the server accepts the first, as in a flood."""
+    server = Server(trained, port=0)
+    token = f"x-visr-token: {server.token}\r\n".encode()
+    request = b"GET /api/run HTTP/1.1\r\nHost: localhost\r\n" + token + b"\r\n"
+    with contextlib.ExitStack() as stack:
+        (owner,) = stack.enter_context(stalled(Launched(server), 1, request))
+        for _ in range(200):
+            stranger = stack.enter_context(socket.socket())
+            stranger.setblocking(False)
+            stranger.connect_ex(("127.0.0.1", server.port))
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        assert b" 200 " in owner.recv(65536)
+    server.stop()
+    thread.join(timeout=30)
+
+
+def test_a_flood_of_connections_does_not_lock_the_owner_out(launched: Launched):
+    is_over = threading.Event()
+
+    def flood() -> None:
+        opened: list[socket.socket] = []
+        while not is_over.is_set():
+            with contextlib.suppress(OSError):
+                opened.append(socket.create_connection(("127.0.0.1", launched.server.port), 1))
+            while len(opened) == 400 or (opened and is_over.is_set()):
+                opened.pop(0).close()
+
+    attacker = threading.Thread(target=flood, daemon=True)
+    attacker.start()
+    try:
+        for _ in range(10):
+            assert launched.is_serving()
+    finally:
+        is_over.set()
+        attacker.join(timeout=30)
 
 
 def test_a_connection_that_never_shows_the_token_is_closed(

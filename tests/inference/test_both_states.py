@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from visr.inference import both_states
-from visr.inference.compare_methods import BOTH, compare_methods
+from visr.inference.compare_methods import BOTH, compare_methods, task_of_both
 from visr.inference.steps import LeftStates, RewardedSteps, TriedTasks
 
 GAMMA = 0.9
@@ -23,7 +22,7 @@ def test_the_task_of_both_states_is_gamma_u_plus_v():
     # [u, v] = [3, 0, 0, 0, 4, 0] / 5: gamma u + v = [.54, .8, 0], of length .9652
     both = np.array([0.6, 0, 0, 0, 0.8, 0])
     expected = np.array([0.54, 0.8, 0]) / np.hypot(0.54, 0.8)
-    np.testing.assert_allclose(both_states.task(both, GAMMA), expected)
+    np.testing.assert_allclose(task_of_both(both, GAMMA), expected)
 
 
 def test_a_reward_of_the_state_left_is_found():

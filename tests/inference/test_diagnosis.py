@@ -39,9 +39,20 @@ def test_the_predicted_fraction_is_the_true_one_where_features_tell_states_apart
     assert np.abs(predicted - true).max() < 0.1
 
 
+def test_vectors_have_no_prediction(tmp_path: Path):
+    short: dict[str, Any] = {"num_steps": 2_048, "warmup_steps": 1_024, "num_updates": 2}
+    run = visr.pretrain(
+        "CartPole-v1", algorithm="replay", num_envs=4, out=tmp_path / "run", **short
+    )
+    found = run.diagnose(run.infer("position > 0"))
+    assert found is not None
+    assert found.similar
+    assert found.prediction is None
+
+
 def test_a_policy_as_good_as_the_best_known_is_predicted_to_be_so():
-    same = policy_prediction.Prediction(value=2.0, random=1.0, best=2.0)
-    none = policy_prediction.Prediction(value=1.0, random=1.0, best=3.0)
+    same = policy_prediction.ValuePrediction(value=2.0, random=1.0, best=2.0)
+    none = policy_prediction.ValuePrediction(value=1.0, random=1.0, best=3.0)
     assert same.fraction_of_best == 1.0
     assert none.fraction_of_best == 0.0
 

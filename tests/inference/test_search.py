@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from visr.inference import compare_methods, search
+from visr.inference import compare_methods, search, smoothed_search
 from visr.inference.regression import Comparison
 from visr.inference.steps import RewardedSteps, TriedTasks
 
@@ -33,7 +33,7 @@ def compared(tried: TriedTasks) -> Comparison:
 def test_the_expected_return_weighs_tasks_by_their_nearness():
     # w = (1, 0); w . w_i = 1, 0; kappa = ln 3: weights 1 and 1/3; (1 * 4 + 1/3 * 8) / (4/3) = 5
     tried = TriedTasks(np.eye(2), np.array([4.0, 8.0]))
-    expected = search.expected_return(tried, np.array([1.0, 0.0]), kappa=np.log(3))
+    expected = smoothed_search.expected_return(tried, np.array([1.0, 0.0]), kappa=np.log(3))
     assert expected == pytest.approx(5)
 
 
@@ -45,7 +45,7 @@ def test_every_fourth_episode_is_held_out():
 
 def test_the_kernel_is_wide_for_noisy_returns_and_narrow_for_many_exact_ones():
     noisy, exact = episodes(300, noise=30), episodes(3_000, noise=0.1)
-    assert search.best_kappa(noisy) < search.best_kappa(exact)
+    assert smoothed_search.best_kappa(noisy) < smoothed_search.best_kappa(exact)
 
 
 def test_smoothed_search_ignores_one_lucky_episode():
@@ -89,6 +89,6 @@ def test_held_out_episodes_take_no_part_in_the_choice_they_validate():
 
 
 def test_expected_returns_need_enough_episodes():
-    found = compared(episodes(search.ENOUGH - 1, noise=1))
+    found = compared(episodes(smoothed_search.ENOUGH - 1, noise=1))
     assert "smoothed search" not in found.estimates
     assert {v.expected_return for v in found.validations.values()} == {None}

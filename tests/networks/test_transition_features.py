@@ -86,11 +86,21 @@ def test_orthonormal_rows_have_the_least_loss():
 
 def test_the_first_eigenvector_is_constant_and_the_second_orders_a_path():
     steps = of_unroll(walk())
-    assert steps.observation is not None
-    rows = eigenvectors(steps.observation, steps.next_observation, 9, 3)
+    rows = eigenvectors(steps, 9, 3)
     torch.testing.assert_close(rows[:, 0].abs(), torch.ones(9), atol=1e-4, rtol=0)
     order = rows[:, 1].argsort().tolist()
     assert order in (list(range(9)), list(range(9))[::-1])
+
+
+def test_how_often_an_action_was_taken_does_not_matter():
+    # a ring of five states, either way round; then some of its steps again
+    state, action = torch.arange(5).repeat(2), torch.arange(2).repeat_interleave(5)
+    steps = Transitions((state + 2 * action - 1) % 5, state, action)
+    often = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 0, 0, 3, 7, 7])
+    more = Transitions(steps.next_observation[often], state[often], action[often])
+    rows = eigenvectors(steps, 5, 5)
+    torch.testing.assert_close(rows @ rows.T, eigenvectors(more, 5, 5) @ eigenvectors(more, 5, 5).T)
+    assert torch.linalg.matrix_rank(rows) == 5
 
 
 def test_states_that_were_never_seen_have_no_features():

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from torch import Tensor
 
 from tests.reference import vmf_mean_cosine
 from visr.ops import sphere
@@ -129,20 +128,11 @@ def test_the_proposal_and_its_test_equal_woods(d: int, kappa: float):
     np.testing.assert_allclose((d - 1) * (1 - h + np.log(h)), wood, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize(("count", "d"), [(2, 3), (4, 3), (6, 3), (12, 5), (12, 16)])
-def test_spread_points_are_further_apart_than_uniform_ones(count: int, d: int):
-    def nearest(points: Tensor) -> float:
-        return float((points @ points.T - 2 * torch.eye(count)).max())
-
-    spread = sphere.spread(count, d, torch.Generator().manual_seed(0))
-    drawn = sphere.uniform(count, d=d, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(spread.norm(dim=1), torch.ones(count))
-    assert nearest(spread) < nearest(drawn)
-
-
-def test_two_spread_points_are_opposite_and_four_form_a_tetrahedron():
-    two = sphere.spread(2, 3, torch.Generator().manual_seed(1))
-    assert float(two[0] @ two[1]) == pytest.approx(-1, abs=0.01)
-    four = sphere.spread(4, 3, torch.Generator().manual_seed(1))
-    off_diagonal = (four @ four.T)[~torch.eye(4, dtype=torch.bool)]
-    torch.testing.assert_close(off_diagonal, torch.full((12,), -1 / 3), atol=0.03, rtol=0)
+def test_a_mean_joined_with_its_draws_is_their_concatenation():
+    random = torch.Generator().manual_seed(0)
+    for shape in ((5,), (3, 5), (4, 3, 5)):
+        mu = sphere.uniform(*shape[:-1], d=5, generator=random)
+        draws = sphere.vmf_sample(mu, 5.0, 10, random)
+        joined = sphere.joined(mu, draws)
+        assert torch.equal(joined, torch.cat([mu.unsqueeze(-2), draws], dim=-2))
+        assert joined.is_contiguous()

@@ -1,4 +1,4 @@
-"""Paths that are not UTF-8, as file systems allow: every command works in them."""
+"""Paths that are not UTF-8, as file systems allow: every command works with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.explorer.launching import serving
 from visr.cli import main
+from visr.explorer import running_explorers
 from visr.storage.files import check_tensors
 
 BYTES = os.fsdecode(b"caf\xe9 \xff")
@@ -17,14 +19,14 @@ BYTES = os.fsdecode(b"caf\xe9 \xff")
 
 @pytest.fixture(scope="module")
 def run(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trained run in a directory whose name is not UTF-8, with a task."""
+    """A trained run whose name is not UTF-8, in such a directory, with a task."""
     place = tmp_path_factory.mktemp("strange") / BYTES
     try:
-        shutil.copytree(trained, place / "run")
+        shutil.copytree(trained, place / BYTES)
     except OSError:
         pytest.skip("this file system takes only UTF-8")
-    assert main(["infer", str(place / "run"), "--reward", "row", "--name", "goal"]) == 0
-    return place / "run"
+    assert main(["infer", str(place / BYTES), "--reward", "row", "--name", "goal"]) == 0
+    return place / BYTES
 
 
 @pytest.mark.parametrize(
@@ -43,6 +45,10 @@ def run(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "export RUN goal RUN/goal.onnx",
         "report RUN",
         "report RUN/..",
+        "refine RUN goal --num-updates 2",
+        "explore RUN --export RUN/atlas.html --skills 2",
+        "reproduce grid --only visr --seeds 0 --num-steps 1300 --out RUN/../plan",
+        "report RUN/../plan",
         "pack RUN RUN/../packed.safetensors",
     ],
 )
@@ -52,6 +58,17 @@ def test_every_command_works(words: str, run: Path, capsys: pytest.CaptureFixtur
     assert code == 0, err
     assert "damaged" not in err
     (out + err).encode()  # a terminal takes it
+
+
+def test_an_explorer_is_found_by_such_a_path(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with serving(run) as launched:
+        launch = running_explorers.Launch(os.getpid(), launched.server.url, str(run))
+        with running_explorers.registered(launch):
+            assert main(["explore", str(run), "--stop"]) == 0
+    assert str(launched.server.port) in capsys.readouterr().out
 
 
 def test_a_packed_model_opens_by_such_a_path(run: Path, monkeypatch: pytest.MonkeyPatch):

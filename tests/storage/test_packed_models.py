@@ -14,7 +14,7 @@ import torch
 import visr
 from visr.cli import main
 from visr.errors import UserError
-from visr.storage import packed_models, packed_weights
+from visr.storage import packed_models
 from visr.storage.files import tensor_metadata, write_tensors
 
 
@@ -75,9 +75,9 @@ def test_8_bit_rows_take_a_third_of_the_space_and_are_close(packed: visr.Run):
 def test_tensors_of_three_dimensions_have_a_scale_for_each_row():
     # the last layers of a library: the second one has numbers a thousand times larger
     layers = torch.randn(2, 60, 100) * torch.tensor([1.0, 1000.0])[:, None, None]
-    kept = packed_weights.stored({"layers": layers}, "int8")
+    kept = packed_models.stored_weights({"layers": layers}, "int8")
     assert kept["layers"].dtype == torch.int8
-    error = (packed_weights.restored(kept)["layers"] - layers).abs()
+    error = (packed_models.restored_weights(kept)["layers"] - layers).abs()
     assert (error <= 0.005 * layers.abs().amax(dim=-1, keepdim=True)).all()
 
 

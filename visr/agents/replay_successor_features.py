@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
 
 from visr.agents.base import BehaviourModel, Losses
-from visr.agents.library_fit import fitted_readouts
+from visr.agents.lstd import fitted_readouts
 from visr.config.fields import AgentConfig
 from visr.config.replay import ReplayConfig
 from visr.networks import replay_trunks, transition_features
@@ -25,7 +26,24 @@ from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.events import PlaneEvents
 from visr.networks.transition_features.laplacian import LaplacianStates, slowness
-from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
+
+
+class TaskBatch(NamedTuple):
+    """N recorded steps to be learnt from under M tasks."""
+
+    observation: Tensor
+    """[N, ...]"""
+    action: Tensor
+    """[N] int64"""
+    cumulant: Tensor
+    """[N, d]: discounted sum over up to n steps"""
+    discount: Tensor
+    """[N]: of what follows; 0 where the episode ended"""
+    next_observation: Tensor
+    """[N, ...], up to n steps later"""
+    w: Tensor
+    """[M, d]"""
 
 
 class ReplaySuccessorFeatures(BehaviourModel):
@@ -150,7 +168,8 @@ class ReplaySuccessorFeatures(BehaviourModel):
 
     def readout(self, w: Tensor, gpi: bool | None = None) -> FoldedReadout:
         """One column for all policies; with a fitted library one for each: [N, width, P], [N, P]."""
-        own = self.psi.fold(w)
+        tasks = self.psi.of_policies(self.sample_policies(w, None, gpi))
+        own = self.psi.fold(w)._replace(tasks=tasks)
         if not (self.config.gpi if gpi is None else gpi) or not self._is_fitted:
             return own
         assert self.library_readout is not None
@@ -158,10 +177,32 @@ class ReplaySuccessorFeatures(BehaviourModel):
         rows = torch.einsum("lhd,nd->nhl", fitted, w[:1] if _is_one_task(w) else w)
         weight, bias = rows[:, :-1].expand(len(w), -1, -1), rows[:, -1].expand(len(w), -1)
         if self._library_is_complete:
-            return FoldedReadout(weight, bias)
-        return FoldedReadout(
-            torch.cat([own.weight, weight], dim=-1), torch.cat([own.bias, bias], dim=-1)
-        )
+            return FoldedReadout(weight, bias, tasks)
+        weight = torch.cat([own.weight, weight], dim=-1)
+        return FoldedReadout(weight, torch.cat([own.bias, bias], dim=-1), tasks)
+
+    def values_of_tasks(
+        self, hidden: Tensor, w: Tensor, rng: Generator | None = None, gpi: bool | None = None
+    ) -> Tensor:
+        """Reads every policy of the library once for all tasks."""
+        best = super().values_of_tasks(hidden, w, rng, gpi=False)
+        if not (self.config.gpi if gpi is None else gpi):
+            return best
+        if self._library_is_complete:
+            best.fill_(-torch.inf)
+        w, known, fitted = w.to(self.device), self.known_tasks.to(self.device), None
+        weight, bias = (part.squeeze(-1) for part in self.psi.fold(w)[:2])
+        if self._is_fitted:
+            assert self.library_readout is not None
+            fitted = self.library_readout[self._is_known]
+        for k, of_policy in enumerate(self.psi.of_tasks(known)):
+            joined = (self.psi.of_actions(hidden) + of_policy).relu_()
+            if fitted is not None:
+                rows = w @ fitted[k].T
+                weight, bias = rows[:, :-1], rows[:, -1]
+            values = (joined.flatten(0, 1) @ weight.T + bias).view(*joined.shape[:2], -1)
+            best = torch.maximum(best, values.movedim(-1, 0), out=best)
+        return best
 
     @torch.no_grad()
     def fit_library(self, recorded: Unroll) -> None:

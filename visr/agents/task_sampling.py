@@ -9,6 +9,7 @@ import torch
 from torch import Generator, Tensor
 
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+from visr.config.replay import CANDIDATES
 
 STRETCH_SAMPLES = 16
 """Steps that stand for one stretch of recorded steps."""
@@ -162,7 +163,7 @@ def library(agent: ReplaySuccessorFeatures, recorded: Recorded, rng: Generator) 
         if agent.chi.end is not None:
             found[-1] *= -1
     else:
-        chi = recorded(32 * size, 1).squeeze(1)
+        chi = recorded(CANDIDATES * size, 1).squeeze(1)
         found = torch.unique(chi, dim=0)
         found = found[torch.randperm(len(found), generator=rng)]
         if agent.chi.constant is not None:

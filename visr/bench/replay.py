@@ -24,7 +24,7 @@ _ROUND = 20
 def replay(preset: str, seconds: float) -> dict[str, Any]:
     """Updates with sampling, relabelling, Adam and the target network, against the passes alone.
 
-    A pass: the target network forward, psi forward and backward with its losses, on one batch for ever.
+    A pass: the target network forward, psi forward and backward with its losses, always on the same batch.
     """
     config = configuration.replace(presets.get(preset), env=ENVS[preset])
     steps = {"warmup_steps": _WARM_UP, "num_stages": 1, "num_updates": 1}

@@ -23,11 +23,11 @@ from visr.types import Pursuit, Unroll
 log = terminal.logger("visr.cluster")
 
 _TICK = 1.0
-"""Longest time in seconds between two looks at the workers."""
+"""Longest time in seconds between two checks of the workers."""
 
 
 class RemoteActorPool:
-    """All actors, each in a Ray process; a replaced one collects the unroll that its predecessor owes."""
+    """All actors, each in a Ray process; a replacement collects the unroll that was lost."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config

@@ -18,13 +18,14 @@ import torch.distributed as distributed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from visr import agents, envs, library_settings
+from visr import agents, envs, working_directory
 from visr import config as configuration
 from visr.agents.base import Agent
 from visr.config import RunConfig
 from visr.training import devices
 from visr.training.actor import Actor
-from visr.training.actor_pool import group_sizes, new_actor
+from visr.training.actor_pool import group_sizes
+from visr.training.exploring_actor import actor_class
 from visr.training.learner import BatchQueue, within
 from visr.training.loop import new_agent, new_learner
 from visr.training.online_evaluation import OnlineEvaluation
@@ -91,7 +92,7 @@ class ActorWorker(EnvWorker):
         agent = devices.prepared(
             agents.new(config.agent, envs.spec(config), config.replay), config.training
         )
-        self._part = self._actor = new_actor(config, env, agent, self._seed)
+        self._part = self._actor = actor_class(config)(config, env, agent, self._seed)
 
     def collect(
         self, psi: Arrays, pursuit: list[NDArray] | None = None
@@ -242,8 +243,8 @@ def with_resources(config: RunConfig, cpus: float, gpus: float) -> RunConfig:
 
 
 def set_up_process(config: RunConfig) -> None:
-    """Set threads, denormals and the allocator as in the single-machine loop; see `library_settings`."""
-    library_settings.ignore_working_directory()
+    """Set threads, denormals and the allocator as in the single-machine loop; see `working_directory`."""
+    working_directory.ignore_settings()
     torch.set_num_threads(devices.num_threads(config.training))
     torch.set_flush_denormal(True)
     devices.keep_freed_memory()

@@ -18,7 +18,7 @@ import tyro
 
 from visr import terminal
 from visr.commands import options, output
-from visr.errors import UserError
+from visr.errors import UserError, encodable
 from visr.explorer import running_explorers
 from visr.storage.files import write_bytes
 
@@ -132,7 +132,7 @@ def _registered(server: Server, run: str) -> Iterator[Path | None]:
 
 def _list(chosen: Options) -> int:
     """Show, or stop, the explorers of this user."""
-    wanted = str(Path(chosen.run).absolute()) if chosen.run else None
+    wanted = encodable(str(Path(chosen.run).absolute())) if chosen.run else None
     found = [launch for launch in running_explorers.running() if wanted in (None, launch.run)]
     if chosen.stop:
         found = [

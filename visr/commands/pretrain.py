@@ -81,6 +81,8 @@ def run(args: list[str]) -> int:
     default = _defaults(args)
     chosen = options.parse(Options, args, "pretrain", default)
     _refuse_steps_of_dataset(chosen, default)
+    if not any(word for word in args if word.startswith("--")) and chosen.env not in args:
+        terminal.say(f"No ENV was named: this trains in {chosen.env}.")
     if chosen.env != default.env:  # another environment has other defaults
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)
@@ -97,7 +99,8 @@ def run(args: list[str]) -> int:
     if not chosen.seeds:
         directory = _train(chosen, config, chosen.out)
         result = _result(directory)
-        output.show(result, chosen.json, "pre-training finished", _rows(result, directory))
+        rows, remarks = _rows(result, directory), _next(directory)
+        output.show(result, chosen.json, "pre-training finished", rows, remarks=remarks)
         return 0
     _train_seeds(chosen, config)
     return 0
@@ -127,6 +130,22 @@ def _train(chosen: Options, config: RunConfig, out: str | Path | None) -> RunDir
             )
         path = api.default_path(config) if out is None else out
         return pretraining.start(path, config, observe, chosen.where, chosen.wandb)
+
+
+def _next(directory: RunDir) -> list[str]:
+    """A first prompt to try, for agents that take one."""
+    from visr import envs
+
+    config = directory.config()
+    if config.agent.algorithm not in ("visr", "replay", "fb"):
+        return []
+    if envs.exact_model(config) is not None:
+        return [f"Next: visr infer {directory.path} --reward boxes:7"]
+    names = envs.space_codec(config).field_names
+    if not names:  # images
+        return [f"Next: visr infer {directory.path} --reward env"]
+    example = f"{names[0]} > 0" if names != ["state"] else "state == 0"
+    return [f'Next: visr infer {directory.path} --reward "{example}" --name first']
 
 
 def _train_seeds(chosen: Options, config: RunConfig) -> None:

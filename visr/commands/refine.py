@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _SAVE_EVERY = 10.0
 """Seconds between two saves of the best policy so far."""
 _FEW_STEPS, _FEW_MATCHES = 100, 0.02
-"""Fewer rewarded steps, or a smaller share of matching actions, are worth a warning."""
+"""With fewer rewarded steps, or a smaller share of matching actions, there is a warning."""
 
 
 @dataclass(frozen=True)

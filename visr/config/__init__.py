@@ -3,20 +3,20 @@
 # ruff: noqa: F401
 
 from visr.config.bounds import Bound
-from visr.config.check import check_env, check_value, trainable, validated
+from visr.config.check import check_env, trainable, validated
 from visr.config.fields import (
     ATARI,
     BASELINES,
     DATASET,
     GRID,
     MINATAR,
+    MINIGRID,
     REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
     Algorithm,
     AtariConfig,
     ClusterConfig,
-    FinetuneConfig,
     GridConfig,
     GymConfig,
     InferenceConfig,
@@ -24,10 +24,10 @@ from visr.config.fields import (
     RunConfig,
     TrainingConfig,
 )
+from visr.config.finetuning import FinetuneConfig, finetune_settings
 from visr.config.load import (
     all_flags,
     field_names,
-    finetune_settings,
     flags,
     from_dict,
     replace,

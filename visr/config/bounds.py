@@ -29,6 +29,7 @@ CountFromOne = Annotated[int, Bound(1, LARGEST_INT)]
 Size = Annotated[int, Bound(1, LARGEST_SIZE)]
 SizeFromTwo = Annotated[int, Bound(2, LARGEST_SIZE)]
 SizeOrZero = Annotated[int, Bound(0, LARGEST_SIZE)]
+Threads = Annotated[int, Bound(0, 1_024)]  # each of them is started
 Amount = Annotated[float, Bound(0, LARGEST_INT)]
 Positive = Annotated[float, Bound(0, LARGEST_INT, is_open=True)]
 Resource = Annotated[float, Bound(0, LARGEST_SIZE)]

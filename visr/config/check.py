@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
 import re
 import typing
 from typing import Any, Literal
 
+from visr.config import sizes
 from visr.config.bounds import LARGEST_SIZE, Bound
 from visr.config.fields import (
     BASELINES,
@@ -18,30 +18,34 @@ from visr.config.fields import (
     SECTIONS,
     AgentConfig,
     ClusterConfig,
-    FinetuneConfig,
     RunConfig,
     TrainingConfig,
 )
-from visr.config.replay import NOT_OF_REPLAY, ReplayConfig
+from visr.config.replay import ReplayConfig
 from visr.errors import UserError, short_repr
 
 _ENV = re.compile(
     r"([A-Za-z_]\w*(\.[A-Za-z_]\w*)*:|[^:,\0-\x1f]*[^:,/\0-\x1f]\.py:)?[^:\s]+", re.ASCII
 )
 """Id-v0, module:Id-v0 or file.py:Class; VISR_TRUST separates files by commas."""
-_MOST_NUMBERS = 2**28
-"""Largest number of elements in one array."""
-_MOST_CELLS = 1_000_000
+NOT_OF_REPLAY = (
+    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
+    *("phi_layers", "head_size", "centred_features", "feature_centre", "gpi_samples"),
+    *("gpi_distribution", "gpi_kappa", "target_period", "phi_learning_rate", "phi_adam_epsilon"),
+    *("phi_num_steps", "learning_rate_decay", "batch_size", "micro_batch", "num_rewarded_envs"),
+    *("max_staleness", "publish_every", "num_learners", "cpus_per_learner", "gpus_per_learner"),
+)
+"""Settings of the paper's agent that a replay learner does not read."""
 
 
 def validated(config: RunConfig) -> RunConfig:
     """`config` itself, or a UserError that names the first setting that is not allowed."""
     check_env(config.env)
     for section in SECTIONS:
-        _check_fields(getattr(config, section))
+        check_fields(getattr(config, section))
     _check_batches(config.agent, config.training)
     _check_agent(config.agent)
-    _check_sizes(config)
+    sizes.check(config)
     _check_groups(config.training)
     if config.agent.algorithm in REPLAY_LEARNERS:
         _check_replay_learner(config)
@@ -83,15 +87,8 @@ def check_env(env: Any) -> None:
         )
 
 
-def check_value(name: str, value: Any) -> None:
-    """A value for the setting of that name, before it is used without a configuration."""
-    for section in SECTIONS:
-        hints = _type_hints(type(getattr(RunConfig(), section)))
-        if name in hints:
-            _check_value(name, value, hints[name])
-
-
-def _check_fields(section: Any) -> None:
+def check_fields(section: Any) -> None:
+    """Every field of a section of settings."""
     hints = _type_hints(type(section))
     for field in dataclasses.fields(section):
         _check_value(field.name, getattr(section, field.name), hints[field.name])
@@ -114,7 +111,8 @@ def _problem(value: Any, hint: Any) -> str | None:
     if typing.get_origin(hint) is Literal:
         choices = typing.get_args(hint)
         listed = ", ".join(choices)
-        return None if value in choices else f"is not a choice; it can be one of {listed}"
+        is_choice = isinstance(value, str) and value in choices
+        return None if is_choice else f"is not a choice; it can be one of {listed}"
     if typing.get_origin(hint) is tuple:
         is_list = isinstance(value, tuple) and len(value) > 0
         if is_list and all(type(v) is int and 1 <= v <= LARGEST_SIZE for v in value):
@@ -190,45 +188,6 @@ def _check_agent(agent: AgentConfig) -> None:
             "task_distribution = 'visited' does not go with objective = 'metra': its tasks are directions, "
             "not states; leave out one."
         )
-
-
-def _check_sizes(config: RunConfig) -> None:
-    """Products of sizes, before anything is allocated: the configuration may be untrusted."""
-    agent, training, grid = config.agent, config.training, config.grid
-    if config.is_grid and grid.height * grid.width > _MOST_CELLS:
-        raise UserError(
-            f"A grid of {grid.height} x {grid.width} cells is too large: height times width can be at most "
-            f"{_MOST_CELLS:,}."
-        )
-    states = grid.height * grid.width if config.is_grid else 1
-    d, envs, batch = agent.num_features, training.num_envs, training.batch_size
-    hidden, length, samples = agent.hidden_sizes, training.unroll_length, agent.gpi_samples
-    if agent.phi_layers > len(hidden):
-        raise UserError(
-            f"phi_layers = {agent.phi_layers} is more than the {len(hidden)} layers of hidden_sizes; give at "
-            f"most {len(hidden)}, or 0 for all."
-        )
-    between = f"between {states:,} states and {d:,} features"
-    largest_layer = max(a * b for a, b in itertools.pairwise((states, *hidden, d)))
-    array_sizes = {
-        f"hidden_sizes = {short_repr(hidden)} {between}": largest_layer,
-        f"hidden_sizes = {short_repr(hidden)}, {len(hidden):,} layers in all,": sum(
-            a * b for a, b in itertools.pairwise((states, *hidden))
-        ),
-        f"num_features = {d}": d * d,  # reward regression
-        f"head_size = {agent.head_size} for {d:,} features": agent.head_size * d,
-        f"curiosity_size = {agent.curiosity_size}": agent.curiosity_size**2,
-        f"num_skills = {agent.num_skills}": agent.num_skills * max(hidden),
-        f"unroll_length = {length} with num_envs = {envs} and batch_size = {batch}": (length + 1)
-        * max(batch, envs),
-        f"gpi_samples = {samples} with num_envs = {envs} and {d:,} features": samples * envs * d,
-    }
-    for settings, size in array_sizes.items():
-        if size > _MOST_NUMBERS:
-            raise UserError(
-                f"{settings} would take {size:,} numbers at once; at most {_MOST_NUMBERS:,} (a gigabyte) "
-                "are sensible, so choose smaller."
-            )
 
 
 def _check_replay_learner(config: RunConfig) -> None:
@@ -317,34 +276,3 @@ def _check_cluster(cluster: ClusterConfig, training: TrainingConfig) -> None:
             f"max_staleness = {stale} is too small for {largest_group} environments per actor, of which at "
             f"most {most} could act at a time; raise it, or --num-actor-groups."
         )
-
-
-def check_finetuning(settings: FinetuneConfig) -> None:
-    """Settings of fine-tuning: each one, then together."""
-    _check_fields(settings)
-    is_new, is_free = settings.from_scratch, settings.free_steps > 0
-    if settings.sweep_steps > (settings.num_steps if is_free else settings.num_steps - 1):
-        raise UserError(
-            f"sweep_steps = {settings.sweep_steps:,} leave nothing of num_steps = {settings.num_steps:,} to "
-            "learn with; give fewer."
-        )
-    if is_free and settings.free_epsilon < settings.epsilon:
-        raise UserError(
-            f"free_epsilon = {settings.free_epsilon} is less than epsilon = {settings.epsilon}; give "
-            "more."
-        )
-    without_effect = {
-        "free_epsilon": (not is_free, "without free_steps"),
-        "free_share": (not is_free, "without free_steps"),
-        "free_updates": (not is_free, "without free_steps"),
-        "sweep_steps": (is_new and not is_free, "with from_scratch and no free_steps"),
-        "exploration_steps": (
-            not is_new or is_free,
-            "unless from_scratch is set and free_steps is 0",
-        ),
-        "gpi_steps": (is_new or is_free, "with from_scratch or free_steps"),
-    }
-    for name, (does_nothing, where) in without_effect.items():
-        value = getattr(settings, name)
-        if does_nothing and value != getattr(FinetuneConfig, name):
-            raise UserError(f"{name} = {value} does nothing {where}; leave it out.")

@@ -6,10 +6,13 @@ The estimates are rough: multiplications and numbers in memory, for one core. Th
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
-from visr.config.fields import REPLAY_LEARNERS, FinetuneConfig, RunConfig
+from visr.config.fields import REPLAY_LEARNERS, RunConfig
+from visr.config.finetuning import FinetuneConfig
 from visr.config.replay import LEARNED_FEATURES
+from visr.config.sizes import MOST_ACTIONS
 from visr.errors import UserError
 
 MOST_BYTES = 8e9
@@ -17,8 +20,6 @@ MOST_SECONDS = 365 * 86_400.0
 """Costlier trainings ask for consent when they are resumed; all presets are cheaper."""
 MOST_SAMPLES, MOST_LAYERS = 1_000, 64
 """The same for `gpi_samples` and for the number of hidden layers."""
-_ACTIONS = 18
-"""Of the largest set of Atari."""
 _FEATURE_UPDATE = 1e8
 """Multiplications for one update of learned features of a step."""
 _SCREEN = 2e7
@@ -31,6 +32,12 @@ _STEP_SECONDS = 1e-5
 """The least time for one step of an environment."""
 _LAYER_SECONDS, _LAYER_BYTES = 2e-5, 3e4
 """For one call of a layer, and for its objects in Python."""
+_CHECKPOINT_SECONDS = 0.02
+"""The least time to save a checkpoint, or to append a row to each table."""
+_CELL_SECONDS, _CELL_BYTES = 2e-3, 2.5e4
+"""For one cell in an exact evaluation of a grid world."""
+_PROCESS_BYTES = 2.5e8
+"""Of a worker process."""
 
 
 @dataclass(frozen=True)
@@ -52,22 +59,24 @@ class Cost:
         return f"about {memory} of memory and {time} of one core"
 
 
-def of_training(config: RunConfig, num_steps: int) -> Cost:
-    """The cost of so many more steps."""
+def of_training(config: RunConfig) -> Cost:
+    """The cost of a whole training."""
     agent, training, replay = config.agent, config.training, config.replay
-    states = config.grid.height * config.grid.width if config.is_grid else 1_000
-    hidden, d = agent.hidden_sizes, agent.num_features
-    layers = sum(a * b for a, b in itertools.pairwise((states, *hidden)))
-    heads = hidden[-1] * d * _ACTIONS
-    policies = (agent.gpi_samples if agent.gpi else 0) + 1
-    screen = _SCREEN if config.is_atari else 0
-    per_step = 5 * (layers + screen) + (policies + 4) * heads  # act, learn forwards and backwards
-    calls = len(hidden) * _LAYER_SECONDS / training.num_envs
+    num_steps = training.num_steps
+    cells = config.grid.height * config.grid.width if config.is_grid else 0
+    per_step, layers, heads = _step_multiplications(config)
+    calls = len(agent.hidden_sizes) * _LAYER_SECONDS / training.num_envs
     seconds = num_steps * (_STEP_SECONDS + per_step / _PER_SECOND + calls)
+    rounds = num_steps / (training.num_envs * training.unroll_length)
+    for every in (training.log_every, training.checkpoint_every):
+        seconds += min(rounds, num_steps / every) * _CHECKPOINT_SECONDS
+    seconds += min(rounds, num_steps / training.evaluate_every) * cells * _CELL_SECONDS
     memory = {  # weights twice, gradients, Adam's moments, a target
-        "hidden_sizes": 40.0 * (layers + heads) + len(hidden) * _LAYER_BYTES,
-        "gpi_samples": 4.0 * training.num_envs * policies * max(hidden[-1], d),
-        "batch_size": 8.0 * (training.unroll_length + 1) * training.batch_size * sum(hidden),
+        "hidden_sizes": 40.0 * (layers + heads) + len(agent.hidden_sizes) * _LAYER_BYTES,
+        "gpi_samples": _gpi_bytes(config, training.num_envs),
+        "batch_size": _batch_bytes(config, training.unroll_length, training.batch_size),
+        "num_processes": _PROCESS_BYTES * (training.num_processes - 1),
+        "height and width": _CELL_BYTES * cells,
     }
     if agent.algorithm in REPLAY_LEARNERS:
         learnt = replay.transitions_per_update * replay.tasks_per_update
@@ -76,14 +85,50 @@ def of_training(config: RunConfig, num_steps: int) -> Cost:
             seconds += replay.num_stages * replay.feature_updates * _FEATURE_UPDATE / _PER_SECOND
         memory["tasks_per_update"] = 32.0 * learnt * replay.psi_width
         memory["buffer_steps"] = replay.buffer_steps * _step_bytes(config)
+        memory["library_size"] = 16.0 * replay.num_library_numbers(agent.num_features)
     return Cost(memory, seconds)
 
 
 def of_finetuning(config: RunConfig, settings: FinetuneConfig) -> Cost:
     """The cost of a whole fine-tuning."""
-    cost = of_training(config, settings.num_steps + settings.free_steps)
-    memory = {**cost.num_bytes, "replay_steps": settings.replay_steps * _step_bytes(config)}
-    return Cost(memory, cost.seconds)
+    num_steps = settings.num_steps + settings.free_steps
+    per_step, layers, heads = _step_multiplications(config)
+    learnt = settings.batch_size * settings.unroll_length
+    rounds = math.ceil(settings.num_steps / (settings.num_envs * settings.unroll_length))
+    updates = rounds * settings.updates_per_round + settings.free_updates
+    calls = len(config.agent.hidden_sizes) * _LAYER_SECONDS
+    seconds = num_steps * (_STEP_SECONDS + per_step / _PER_SECOND + calls / settings.num_envs)
+    seconds += updates * (learnt * per_step / _PER_SECOND + 10 * _LAYER_SECONDS + calls)
+    saved = min(rounds, num_steps / settings.checkpoint_every)
+    memory = {
+        "hidden_sizes": 40.0 * (layers + heads) + len(config.agent.hidden_sizes) * _LAYER_BYTES,
+        "num_envs": _gpi_bytes(config, settings.num_envs),
+        "batch_size": _batch_bytes(config, settings.unroll_length, settings.batch_size),
+        "replay_steps": settings.replay_steps * _step_bytes(config),
+    }
+    return Cost(memory, seconds + saved * _CHECKPOINT_SECONDS)
+
+
+def _step_multiplications(config: RunConfig) -> tuple[float, float, float]:
+    """Of a step that is acted and learnt from; numbers in the layers, and in the heads."""
+    agent = config.agent
+    states = config.grid.height * config.grid.width if config.is_grid else 1_000
+    hidden, d = agent.hidden_sizes, agent.num_features
+    layers = sum(a * b for a, b in itertools.pairwise((states, *hidden)))
+    heads = hidden[-1] * d * MOST_ACTIONS
+    policies = (agent.gpi_samples if agent.gpi else 0) + 1
+    screen = _SCREEN if config.is_atari else 0
+    return 5 * (layers + screen) + (policies + 4) * heads, layers, heads  # forwards and backwards
+
+
+def _gpi_bytes(config: RunConfig, num_envs: int) -> float:
+    agent = config.agent
+    policies = (agent.gpi_samples if agent.gpi else 0) + 1
+    return 4.0 * num_envs * policies * max(agent.hidden_sizes[-1], agent.num_features)
+
+
+def _batch_bytes(config: RunConfig, unroll_length: int, batch_size: int) -> float:
+    return 8.0 * (unroll_length + 1) * batch_size * sum(config.agent.hidden_sizes)
 
 
 def _step_bytes(config: RunConfig) -> float:

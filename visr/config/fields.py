@@ -18,13 +18,14 @@ from visr.config.bounds import (
     Size,
     SizeFromTwo,
     SizeOrZero,
+    Threads,
 )
 from visr.config.replay import ReplayConfig
 
-GRID, ATARI, MINATAR = "visr/Grid-v0", "ALE/", "MinAtar/"
-"""The id of the grid world, and the prefixes of the ids of Atari and MinAtar games."""
-DATASET = "dataset/"
-"""The prefix of ids that name the spaces of a dataset, where no environment is known."""
+GRID, ATARI, MINATAR, DATASET = "visr/Grid-v0", "ALE/", "MinAtar/", "dataset/"
+"""The id of the grid world; prefixes of games of Atari and MinAtar, and of datasets without environment."""
+MINIGRID = "visr/MiniGrid-"
+"""The prefix of MiniGrid tasks with numbered states."""
 
 Algorithm = Literal[
     "visr", "replay", "fb", "nsq", "pos-nsq", "diayn", "rf-curiosity", "idf-curiosity", "uniform",
@@ -210,7 +211,7 @@ class TrainingConfig:
     """Memory layout of images: the channels of a pixel side by side, which is faster."""
     micro_batch: SizeOrZero = 0
     """Unrolls per forward and backward pass; their gradients are summed. 0: the whole batch."""
-    num_threads: SizeOrZero = 1
+    num_threads: Threads = 1
     """Threads per operation; 1 is fastest for small networks, 0 uses all cores (for image torsos)."""
     num_rewarded_envs: SizeOrZero = 0
     """Environments used for evaluation only: they see rewards and act on a running regression of w."""
@@ -302,49 +303,3 @@ class RunConfig:
 
 
 SECTIONS = tuple(f.name for f in fields(RunConfig) if f.name != "env")
-
-
-@dataclass(frozen=True)
-class FinetuneConfig:
-    """`visr finetune`: RL on the true reward, from the pre-trained psi or from scratch."""
-
-    num_steps: CountFromOne = 100_000
-    """Total rewarded steps, rounded up to whole unrolls of all environments."""
-    from_scratch: bool = False
-    """Start with new weights instead of the run's: the same learner without pre-training."""
-    num_envs: Size = 8
-    """Number of parallel environments."""
-    unroll_length: Size = 20
-    """Steps per unroll."""
-    batch_size: Size = 8
-    """Unrolls per update, drawn from the replay buffer."""
-    updates_per_round: CountFromOne = 32
-    """Updates after each round, one unroll of every environment."""
-    replay_steps: CountFromOne = 100_000
-    """Capacity of the replay buffer, in steps."""
-    n_step: CountFromOne = 3
-    """Length of the n-step return."""
-    learning_rate: Positive = 2.5e-4
-    """Adam's learning rate."""
-    target_period: CountFromOne = 200
-    """Updates between copies into the target network."""
-    epsilon: Fraction = 0.05
-    """Probability of a uniformly random action."""
-    sweep_steps: Count = 0
-    """Initial steps that pursue random tasks as in pre-training, for varied experience."""
-    gpi_steps: Count = 10_000
-    """Initial steps that act by GPI over w and the run's saved tasks, with psi as pre-trained."""
-    exploration_steps: Count = 10_000
-    """From scratch: steps over which epsilon falls from 1."""
-    free_steps: Count = 0
-    """Extra reward-free steps of the pre-trained agent, labelled by a learned reward model (0: none)."""
-    free_epsilon: Fraction = 0.9
-    """Largest epsilon of the extra and the sweep steps; every round of unrolls draws its own."""
-    free_share: Fraction = 0.5
-    """Share of every batch that is extra steps."""
-    free_updates: Count = 6_000
-    """Updates on the extra steps only, after the first reward and before Q acts."""
-    checkpoint_every: CountFromOne = 20_000
-    """Steps between checkpoints; the last two are kept."""
-    seed: Count = 0
-    """Random seed; it fixes every random draw."""

@@ -14,7 +14,6 @@ from visr.config.fields import (
     REPLAY_LEARNERS,
     SECTIONS,
     AgentConfig,
-    FinetuneConfig,
     RunConfig,
 )
 from visr.config.replay import ReplayConfig
@@ -37,7 +36,7 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
     changes: dict[str, dict[str, Any]] = {}
     for name, value in fields.items():
         if name not in known:
-            raise UserError(_unknown_field(name, known))
+            raise UserError(unknown_field(name, known))
         section = getattr(config, known[name]) if known[name] else config
         changes.setdefault(known[name], {})[name] = plain(value, getattr(section, name))
     top: dict[str, Any] = changes.pop("", {})
@@ -46,22 +45,13 @@ def replace(config: RunConfig, **fields: Any) -> RunConfig:
     return check.validated(dataclasses.replace(config, **top))
 
 
-def finetune_settings(fields: dict[str, Any]) -> FinetuneConfig:
-    """Settings of fine-tuning with these fields changed, or a UserError that names the first misfit."""
-    names = {f.name for f in dataclasses.fields(FinetuneConfig)}
-    for name in fields:
-        if name not in names:
-            raise UserError(_unknown_field(name, names, "finetune"))
-    default = FinetuneConfig()
-    settings = FinetuneConfig(**{k: plain(v, getattr(default, k)) for k, v in fields.items()})
-    check.check_finetuning(settings)
-    return settings
-
-
 def plain(value: Any, before: Any) -> Any:
     """A numpy scalar as Python's number, a list as a tuple; 1e5 may stand for a whole number."""
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        value = value.item()
+    with contextlib.suppress(
+        Exception
+    ):  # an object of the user's; the check that follows refuses it
+        if getattr(value, "shape", None) == () and hasattr(value, "item"):
+            value = value.item()
     if type(before) is int and isinstance(value, float) and abs(value) < 2**53:
         return int(value) if value.is_integer() else value
     return tuple(value) if type(value) is list else value
@@ -153,6 +143,7 @@ def _section(name: str, kind: type, values: Any) -> Any:
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
 
 
-def _unknown_field(name: str, known: Iterable[str], verb: str = "pretrain") -> str:
+def unknown_field(name: str, known: Iterable[str], verb: str = "pretrain") -> str:
+    """The sentence for a setting that does not exist."""
     hint = did_you_mean(name, known, f"`visr {verb} --help` lists the fields.", "`{}`")
     return f"There is no field `{name}`; {hint}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from visr import config as configuration
-from visr.config import ATARI, DATASET, GRID, MINATAR, REPLAY_LEARNERS, RunConfig
+from visr.config import ATARI, DATASET, GRID, MINATAR, MINIGRID, REPLAY_LEARNERS, RunConfig
+from visr.config.check import NOT_OF_REPLAY
 from visr.config.load import plain
-from visr.config.replay import NOT_OF_REPLAY
 from visr.errors import UserError, did_you_mean, short_repr
 
 # The paper's grid world: d, steps and networks from the paper; discount, new starts and no target network
@@ -183,18 +183,22 @@ _REPLAY_GRID: dict[str, object] = {
 }
 _REPLAY_LARGE_GRID: dict[str, object] = {
     **_REPLAY_GRID,
-    "num_steps": 500_000,
+    "num_steps": 420_000,
     "warmup_steps": 400_000,
     "num_updates": 6_000,
-    "transition_features": "laplacian",
-    "smooth_states": False,  # more cells were not measured with it
-    "whole_psi_tasks": 32,
-    "library_steps": 0,  # the library holds few of the cells
-    "psi_width": 512,
+    "library_size": 448,  # every cell of a 21 x 21 grid
+    "library_steps": 0,  # 257 numbers a last layer do not fit so many states and actions
     "transitions_per_update": 64,
     "tasks_per_update": 24,
     "goal_share": 0.65,
     "stretch_share": 0.3,
+    "evaluate_every": 420_000,
+}
+_REPLAY_MINIGRID: dict[str, object] = {
+    **_REPLAY_LARGE_GRID,
+    "num_features": 320,
+    "gamma": 0.97,
+    "library_size": 128,
 }
 _REPLAY_VECTORS: dict[str, object] = {
     **_REPLAY,
@@ -273,14 +277,9 @@ PRESETS: dict[str, tuple[str, dict[str, object]]] = {
         "minatar with extensions of the paper: exploration bonus, tasks of visited states",
         {**_MINATAR, **MINATAR_PLUS},
     ),
-    "replay-grid": (
-        "the replay learner on grid worlds and other small sets of states",
-        _REPLAY_GRID,
-    ),
-    "replay-large-grid": (
-        "the replay learner on more states than features: three minutes of one core",
-        _REPLAY_LARGE_GRID,
-    ),
+    "replay-grid": ("the replay learner on grid worlds and other small state sets", _REPLAY_GRID),
+    "replay-large-grid": ("the replay learner on more states than features", _REPLAY_LARGE_GRID),
+    "replay-minigrid": ("the replay learner on MiniGrid's numbered states", _REPLAY_MINIGRID),
     "replay-vectors": ("the replay learner on vectors, such as CartPole's", _REPLAY_VECTORS),
     "replay-minatar": ("the replay learner on MinAtar's games", _REPLAY_PLANES),
     "smoke": (
@@ -319,6 +318,7 @@ def for_environment(env: str, algorithm: str | None = None, given: Iterable[str]
         are_states = env == GRID or env.startswith(f"{DATASET}states")
         are_planes = env.startswith((MINATAR, f"{DATASET}planes"))
         kind = "grid" if are_states else "minatar" if are_planes else "vectors"
+        kind = "minigrid" if env.startswith(MINIGRID) else kind
         config = get(f"replay-{kind}")
         return configuration.replace(config, **_FORWARD_BACKWARD) if algorithm == "fb" else config
     if algorithm == "simple":

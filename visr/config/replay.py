@@ -20,6 +20,9 @@ TransitionFeatures = Literal[
 ]
 LEARNED_FEATURES = ("phi", "laplacian", "inverse", "self-predictive")
 
+CANDIDATES = 32
+"""Recorded steps for each task of the library that are drawn to choose from."""
+
 
 @dataclass(frozen=True)
 class ReplayConfig:
@@ -64,17 +67,12 @@ class ReplayConfig:
     psi_width: Size = 256
     """Units that join a state, an action and a task."""
 
+    def num_library_numbers(self, num_features: int) -> int:
+        """Numbers in the library's tasks, in the steps that they are drawn from, and in its last layers."""
+        last_layer = self.psi_width + 1 if self.library_steps else 0
+        return self.library_size * num_features * (CANDIDATES + last_layer)
+
 
 def fewest_features(num_inputs: int) -> int:
     """d of vectors: 1, the end of the episode, every number, and at least one cosine."""
     return num_inputs + 3
-
-
-NOT_OF_REPLAY = (
-    *("features", "cumulant", "objective", "bonus", "task_distribution", "core", "hidden_sizes"),
-    *("phi_layers", "head_size", "centred_features", "feature_centre", "gpi_samples"),
-    *("gpi_distribution", "gpi_kappa", "target_period", "phi_learning_rate", "phi_adam_epsilon"),
-    *("phi_num_steps", "learning_rate_decay", "batch_size", "micro_batch", "num_rewarded_envs"),
-    *("max_staleness", "publish_every", "num_learners", "cpus_per_learner", "gpus_per_learner"),
-)
-"""Settings of the paper's agent that a replay learner does not read."""

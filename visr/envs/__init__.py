@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from typing import TYPE_CHECKING
 
 import gymnasium
 from gymnasium.vector import VectorEnv
 
-from visr.config.fields import GRID, MINATAR
+from visr.config.fields import GRID, MINATAR, MINIGRID
 from visr.errors import UserError
 from visr.types import EnvSpec
 
@@ -18,18 +17,6 @@ if TYPE_CHECKING:
     from visr.envs.grid.world import GridWorld
     from visr.envs.spaces import SpaceCodec
 
-LONGEST_EPISODE = 10_000
-"""Steps of an evaluated episode, where the environment has no time limit."""
-_DESCRIPTIONS = {
-    GRID: "the paper's grid world: any size, open or four rooms, exact optimal values",
-    "CartPole-v1": "Gymnasium's pole on a cart: 4 numbers, 2 actions",
-    "Acrobot-v1": "Gymnasium's two-link pendulum: 6 numbers, 3 actions",
-    "MountainCar-v0": "Gymnasium's car in a valley: 2 numbers, 3 actions",
-    "CliffWalking-v1": "Gymnasium's cliff: 48 states, 4 actions",
-    "FrozenLake-v1": "Gymnasium's slippery lake: 16 states, 4 actions",
-    "FrozenLake8x8-v1": "Gymnasium's larger slippery lake: 64 states, 4 actions",
-    "Taxi-v4": "Gymnasium's taxi: 500 states, 6 actions",
-}
 
 if GRID not in gymnasium.registry:
     gymnasium.register(
@@ -38,25 +25,17 @@ if GRID not in gymnasium.registry:
         vector_entry_point="visr.envs.grid.env:make_vector",
     )
 
-
-def list_envs() -> list[tuple[str, str]]:
-    """(id, description) of the environments that are known to work."""
-    from visr import atari_games
-    from visr.envs import minatar
-
-    small = [(id, text) for id, text in _DESCRIPTIONS.items() if id in gymnasium.registry]
-    missing = "" if importlib.util.find_spec("ale_py") else "; needs visr[atari]"
-    atari = [
-        (
-            game.id,
-            f"Atari, {game.num_actions} actions: a random player scores {game.random:,g}, "
-            f"a human {game.human:,g}{missing}",
+_MINIGRIDS = (
+    *("FourRooms", "DoorKey-5x5", "DoorKey-6x6", "Empty-8x8", "SimpleCrossingS9N1"),
+    *("LavaGapS5", "MultiRoom-N2-S4"),
+)
+for _task in _MINIGRIDS:
+    if (_id := f"{MINIGRID}{_task}-v0") not in gymnasium.registry:
+        gymnasium.register(
+            _id,
+            entry_point="visr.envs.minigrid:NumberedStates",
+            kwargs={"task": f"MiniGrid-{_task}-v0"},
         )
-        for game in atari_games.all_games()
-    ]
-    missing = "" if importlib.util.find_spec("minatar") else "; needs visr[minatar]"
-    planes = [(id, f"MinAtar: 10 x 10 planes of objects{missing}") for id in minatar.GAMES]
-    return [*small, *planes, *atari]
 
 
 def make_vec(config: RunConfig, num_envs: int, seed: int | None = None) -> VectorEnv:
@@ -94,13 +73,6 @@ def _make(config: RunConfig, num_envs: int) -> VectorEnv:
     from visr.envs import gym
 
     return gym.make(config.env, num_envs, config.gym)
-
-
-def episode_limit(config: RunConfig, env: VectorEnv) -> int | None:
-    """Steps after which an evaluation cuts an episode; None where the environment has a time limit."""
-    if config.is_atari or config.env.startswith(MINATAR):
-        return None
-    return None if getattr(env, "max_episode_steps", 0) else LONGEST_EPISODE
 
 
 def exact_model(config: RunConfig) -> GridWorld | None:

@@ -47,7 +47,7 @@ class EnvCheck:
     problems: list[str] = field(default_factory=list)
     """Reasons not to train here."""
     remarks: list[str] = field(default_factory=list)
-    """Other things worth knowing."""
+    """Other facts that the user should know."""
 
 
 def check_env(config: RunConfig, num_steps: int, seed: int = 0) -> EnvCheck:
@@ -56,6 +56,7 @@ def check_env(config: RunConfig, num_steps: int, seed: int = 0) -> EnvCheck:
     with contextlib.closing(_make(config, _COPIES)) as env:
         space, count = env.single_observation_space, _num_actions(env)
         played = _play(env, max(num_steps // _COPIES, 1), seed)
+        advice = env.warnings if isinstance(env, GymEnvs) else []
     reward, lengths = played.reward, played.lengths
     is_vector = isinstance(space, spaces.Box) and len(space.shape) == 1
     found = EnvCheck(
@@ -77,6 +78,11 @@ def check_env(config: RunConfig, num_steps: int, seed: int = 0) -> EnvCheck:
         num_inputs=int(np.prod(space.shape or ())) if is_vector else None,
     )
     _judge(found, played)
+    if advice:
+        found.remarks.append(
+            "Gymnasium's checker advises, and visr works without it: "
+            f"{'; '.join(text.rstrip('.') for text in advice)}."
+        )
     return found
 
 

@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import importlib
 import importlib.util
+import re
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,8 @@ from visr.envs import modules
 from visr.envs.spaces import codec_for
 from visr.errors import UserError, reason_of
 
+_COLOURS = re.compile(r"\x1b\[\d+m")
+_CHECKER = r"gymnasium\.utils\.passive_env_checker"
 _PACKAGES = {"MiniGrid-": "minigrid", "BabyAI-": "minigrid", "LunarLander": "Box2D"}
 """Packages that register ids with these prefixes; a fixed list, because ids are untrusted."""
 
@@ -43,6 +46,9 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
 
     def __init__(self, inner: VectorEnv, discretise: int = 0) -> None:
         self.inner, self.num_envs, self.allow_non_finite = inner, inner.num_envs, False
+        self.warnings: list[str] = []
+        """What Gymnasium's checker says of the first reset and the first step, for `visr doctor`."""
+        self._unchecked = {"reset", "step"}
         self._name = inner.spec.id if inner.spec else type(inner).__name__
         self.metadata = {**inner.metadata, "autoreset_mode": AutoresetMode.NEXT_STEP}
         self.codec = codec_for(inner, discretise)
@@ -56,7 +62,7 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
     ) -> tuple[NDArray, dict[str, Any]]:
         super().reset(seed=seed)
         seeds: Any = None if seed is None else spread_seeds(seed, self.num_envs)
-        with self._errors():
+        with self._errors(), self._first("reset"):
             observation, info = self.inner.reset(seed=seeds, options=options)
             observation = self.codec.encode(observation)
         return self._checked(observation), info
@@ -68,13 +74,32 @@ class GymEnvs(VectorEnv[NDArray, NDArray, NDArray]):
 
     def step(self, actions: NDArray) -> tuple[NDArray, NDArray, NDArray, NDArray, dict[str, Any]]:
         """Act everywhere; environments whose episode ended at the last step reset instead."""
-        with self._errors():
+        with self._errors(), self._first("step"):
             observation, reward, terminated, truncated, info = self.inner.step(
                 self.codec.actions[actions]
             )
             observation = self.codec.encode(observation)
             reward = np.asarray(reward, dtype=np.float32)
         return self._checked(observation), reward, terminated, truncated, info
+
+    @contextlib.contextmanager
+    def _first(self, name: str) -> Iterator[None]:
+        """Collect the warnings of Gymnasium's checker of first calls; show all others."""
+        if name not in self._unchecked:
+            yield
+            return
+        self._unchecked.discard(name)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.filterwarnings("always", module=_CHECKER)
+            yield
+        for warning in caught:
+            if "passive_env_checker" in warning.filename:
+                text = _COLOURS.sub("", str(warning.message)).removeprefix("WARN: ")
+                self.warnings += [text] if text not in self.warnings else []
+            else:
+                warnings.warn_explicit(
+                    warning.message, warning.category, warning.filename, warning.lineno
+                )
 
     @contextlib.contextmanager
     def _errors(self) -> Iterator[None]:

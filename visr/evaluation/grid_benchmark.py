@@ -139,10 +139,8 @@ def actions(agent: Agent, world: GridWorld, w: Floats, gpi: bool, seed: int = 0)
     """
     random = torch.Generator().manual_seed(seed)
     hidden = agent.psi.first_step(torch.arange(world.num_states, device=agent.device))
-    policy = []
-    for task in torch.as_tensor(w, dtype=torch.float32):
-        policy.append(agent.values_of(hidden, task, random, gpi).argmax(dim=-1).cpu())
-    return torch.stack(policy).numpy()
+    tasks = torch.as_tensor(w, dtype=torch.float32)
+    return agent.values_of_tasks(hidden, tasks, random, gpi).argmax(dim=-1).cpu().numpy()
 
 
 def evaluate(

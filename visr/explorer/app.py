@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket
 
 from visr import terminal
 from visr.errors import UserError
-from visr.explorer import atlas, live, messages, painting, questions
+from visr.explorer import atlas, live, messages, painting, preference_questions
 from visr.explorer.auth import AuthMiddleware
 from visr.explorer.messages import RequestFields
 from visr.explorer.state import ExplorerState
@@ -159,7 +159,7 @@ def _task(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
 
 def _question(explored: ExplorerState, fields: RequestFields) -> dict[str, Any]:
     """Two recorded segments to compare, after the answers so far."""
-    answers = fields.rows("answers", 3, questions.MAX_ANSWERS, least=0).astype(np.intp)
+    answers = fields.rows("answers", 3, preference_questions.MAX_ANSWERS, least=0).astype(np.intp)
     with explored.exclusive():
         return explored.requests.questions.next(answers, fields.integer("number", 0, 2**31 - 1))
 

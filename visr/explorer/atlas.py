@@ -20,6 +20,7 @@ from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.api import Run
 from visr.config import ATARI, GRID, MINATAR
 from visr.envs.grid import dynamic_programming
+from visr.errors import encodable
 from visr.evaluation import grid_benchmark
 from visr.explorer import painting, pictures
 from visr.ops import sphere
@@ -103,7 +104,25 @@ ToPlay = list[tuple[PractisedTask | None, Floats]]
 def _spread(run: Run, num_skills: int, seed: int) -> ToPlay:
     """Directions spread over the sphere."""
     rng, size = torch.Generator().manual_seed(seed), run.config.agent.num_features
-    return [(None, w) for w in sphere.spread(num_skills, size, rng).numpy()]
+    return [(None, w) for w in spread(num_skills, size, rng).numpy()]
+
+
+@torch.no_grad()
+def spread(count: int, d: int, generator: torch.Generator, num_rounds: int = 200) -> torch.Tensor:
+    """Unit vectors [count, d] far from each other: uniform draws that then repel each other.
+
+    x_i <- normalise(x_i + step * sum_j (x_i - x_j) / |x_i - x_j|^3), with a step that falls to 0
+    """
+    points = sphere.uniform(count, d=d, generator=generator)
+    for round in range(num_rounds):
+        apart = points[:, None] - points[None]
+        distance = apart.norm(dim=-1, keepdim=True).clamp(min=1e-6)
+        push = (apart / distance**3).sum(dim=1)
+        step = 0.1 * (1 - round / num_rounds)
+        points = sphere.normalise(
+            points + step * push / push.norm(dim=-1, keepdim=True).clamp(min=1.0)
+        )
+    return points
 
 
 def practised(run: Run, most: int, seed: int) -> ToPlay:
@@ -229,7 +248,7 @@ def page(drawn: Atlas, run: Run) -> str:
     style = (resources.files("visr.explorer") / "static" / "style.css").read_text("utf-8")
     return _TEMPLATES.get_template("atlas.html").render(
         **to_dict(drawn),
-        title=f"{run.path.resolve().name}: skills of {run.config.env}",
+        title=encodable(f"{run.path.resolve().name}: skills of {run.config.env}"),
         style=style,
         num_features=run.config.agent.num_features,
         num_steps=run.num_steps,

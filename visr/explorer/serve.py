@@ -7,6 +7,7 @@ import contextlib
 import ipaddress
 import os
 import re
+import resource
 import secrets
 import socket
 from collections.abc import Callable
@@ -58,6 +59,7 @@ class Server:
             ws=WebSocketProtocol,
             ws_max_size=MAX_BYTES,
             ws_max_queue=16,
+            backlog=_AT_ONCE,
             lifespan="off",
             server_header=False,
             proxy_headers=False,
@@ -135,7 +137,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(128)
+        listening.listen(_AT_ONCE)
     except OSError:
         listening.close()
         raise
@@ -146,8 +148,11 @@ def _bound(host: str, port: int) -> socket.socket:
 
 PATIENCE = 10.0
 """Seconds in which a connection must send a request with the token."""
-MOST_WAITING = 64
+MOST_WAITING = 512
 """Connections that have not shown the token; the oldest is closed when there is one more."""
+_AT_ONCE = 64
+"""Connections accepted in one turn of the event loop: far fewer than may wait, so that no connection is
+closed by a flood of others before its first request is read."""
 
 
 def http_protocol(has_token: Callable[[Scope], bool]) -> type[H11Protocol]:
@@ -156,6 +161,7 @@ def http_protocol(has_token: Callable[[Scope], bool]) -> type[H11Protocol]:
     So that nobody without the token can lock the owner out; connections with the token are not counted.
     """
     waiting: dict[H11Protocol, asyncio.TimerHandle] = {}  # in order of arrival
+    most = min(MOST_WAITING, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
     def admit(connection: H11Protocol) -> None:
         if timer := waiting.pop(connection, None):
@@ -169,7 +175,7 @@ def http_protocol(has_token: Callable[[Scope], bool]) -> type[H11Protocol]:
         def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             waiting[self] = self.loop.call_later(PATIENCE, close, self)
-            if len(waiting) > MOST_WAITING:
+            if len(waiting) > most:
                 close(next(iter(waiting)))
 
         def data_received(self, data: bytes) -> None:

@@ -181,7 +181,7 @@ _SECONDS = 20.0
 
 
 @dataclass(eq=False)
-class _Job:
+class _RunningRefinement:
     """One refinement; its thread writes, requests read."""
 
     requested: RequestedTask
@@ -196,14 +196,14 @@ class BackgroundRefinement:
     """At most one refinement at a time; a new one, or a new stroke, cancels it."""
 
     def __init__(self) -> None:
-        self._job: _Job | None = None
+        self._job: _RunningRefinement | None = None
         self._thread: threading.Thread | None = None
         """Of the job that was started last; it goes on for up to a slice after being cancelled."""
 
     def start(self, run: Run, requested: RequestedTask) -> None:
         """Refine a task from now on; not in a run without recorded steps, as recording some takes long."""
         self.cancel()
-        self._job = job = _Job(requested)
+        self._job = job = _RunningRefinement(requested)
         if not run.has_recorded_steps:
             job.error, job.is_running = "This run keeps no recorded steps to refine from.", False
             return
@@ -241,7 +241,7 @@ class BackgroundRefinement:
         return {**content, "refinement": numbers, "answer": shown}
 
 
-def _work(run: Run, job: _Job) -> None:
+def _work(run: Run, job: _RunningRefinement) -> None:
     try:
         for task in run.refining(job.requested.task, limit=Limit(seconds=_SECONDS)):
             if job.cancelled.is_set():

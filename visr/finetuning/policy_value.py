@@ -94,7 +94,7 @@ def move_average(averaged: list[Tensor], tensors: list[Tensor], share: float) ->
         average.lerp_(tensor, share)
 
 
-class Evaluation(Protocol):
+class PolicyEvaluation(Protocol):
     """Estimates the values of the policies given, best and candidate."""
 
     rows: Tensor

@@ -23,8 +23,8 @@ from visr.finetuning.offline_q import RATE, BaseValues, NetworkLearner, OfflineL
 from visr.finetuning.offline_steps import OfflineSteps, split
 from visr.finetuning.policy_value import (
     POLICIES,
-    Evaluation,
     FittedEvaluation,
+    PolicyEvaluation,
     PolicyValue,
     is_better,
 )
@@ -164,7 +164,7 @@ class Refiner:
 
     def _new_parts(
         self, reward: Tensor, held: Tensor, start: ResidualValues | None
-    ) -> tuple[OfflineLearner, Evaluation]:
+    ) -> tuple[OfflineLearner, PolicyEvaluation]:
         """The learner and the estimator: tables for numbered states, else networks."""
         config, steps = self._agent.config, (self._steps, self._held)
         residual = self._new_network(1)

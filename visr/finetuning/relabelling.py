@@ -23,7 +23,7 @@ from visr.networks.mlp_torsos import first_layer, linear
 from visr.ops import derived_seed
 from visr.ops.adam import Adam
 from visr.training.actor import Actor
-from visr.training.learner import load_moments, moments, within
+from visr.training.learner import within
 from visr.training.replay import ReplayBuffer
 from visr.types import EnvSpec, Unroll
 
@@ -166,7 +166,7 @@ class RelabelledSteps:
         """All but the steps, which a resumed fine-tuning collects again."""
         tensors = {f"psi.{k}": v for k, v in self._actor.psi.state_dict().items()}
         tensors |= {f"model.{k}": v for k, v in self._model.state_dict().items()}
-        tensors |= {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        tensors |= {f"adam.{k}": v for k, v in self._optimiser.moments().items()}
         digest = self._digest.digest() if self.is_collected else self._expected_digest or b""
         numbers = [self._smallest, self._largest, *astuple(self._fit)]
         return tensors | {
@@ -187,7 +187,7 @@ class RelabelledSteps:
             raise ValueError("its digest of reward-free steps is damaged")
         self._actor.psi.load_state_dict(within(tensors, "psi."))
         self._model.load_state_dict(within(tensors, "model."))
-        load_moments(self._optimiser, within(tensors, "adam."))
+        self._optimiser.load_moments(within(tensors, "adam."))
         self._smallest, self._largest, *sums = numbers.double().tolist()
         self._fit = RunningRSquared(*sums)
         self._expected_digest = bytes(digest.tolist()) or None
@@ -272,7 +272,9 @@ class RewardModel(nn.Module):
         super().__init__()
         space = spec.observation_space
         self.change = (
-            _Planes(space) if isinstance(space, Box) and is_image(space) else _Numbers(space)
+            _ImageChange(space)
+            if isinstance(space, Box) and is_image(space)
+            else _VectorChange(space)
         )
         self.action = nn.Embedding(spec.num_actions, self.change.size)
         nn.init.zeros_(self.action.weight)
@@ -287,7 +289,7 @@ class RewardModel(nn.Module):
         return self.readout(self.hidden(change).relu()).view(batch)
 
 
-class _Planes(nn.Module):
+class _ImageChange(nn.Module):
     """Convolutions on both images and on the coordinates of each pixel, then a maximum over all places.
 
     Rewards mostly depend on what happens in one place; the maximum generalises from there to all places.
@@ -319,7 +321,7 @@ class _Planes(nn.Module):
         return self.second(signs).relu_().amax(dim=(-2, -1))
 
 
-class _Numbers(nn.Module):
+class _VectorChange(nn.Module):
     """One layer on both states or vectors."""
 
     size = _HIDDEN

@@ -49,7 +49,7 @@ _LOG_EVERY = 2_000
 
 
 @dataclass(frozen=True, eq=False)
-class _Job:
+class _FineTuning:
     """All that decides a fine-tuning; finetune.json and tasks/task.json hold it."""
 
     config: RunConfig
@@ -61,7 +61,7 @@ class _Job:
         self.task.save(run.task(TASK))
 
     @classmethod
-    def load(cls, run: RunDir) -> _Job:
+    def load(cls, run: RunDir) -> _FineTuning:
         plan, task = FinetunePlan.load(run), Task.load(run.task(TASK))
         if any(len(w) != len(task.w) for w in plan.saved):
             raise UserError(f"{run.finetune} is damaged (its saved tasks do not fit); {REMEDY}.")
@@ -96,7 +96,7 @@ def start(
     config = configuration.replace(config, gpi=False, device=agent.device.type)
     if settings.from_scratch:  # psi's new weights have nothing to do with the residual
         task = dataclasses.replace(task, refinement=None)
-    job = _Job(config, FinetunePlan(settings, (task.w, *others), task.name, "asked"), task)
+    job = _FineTuning(config, FinetunePlan(settings, (task.w, *others), task.name, "asked"), task)
     copied = initial_agent(agent, config, settings)
     RunDir(path).refuse_existing()
     with RunDir(path).locked():
@@ -124,7 +124,7 @@ def resume(path: str | Path, observe: Observer | None = None, accept_cost: bool 
             f"{run.path} was not made by `visr finetune`; `visr pretrain --resume` resumes it."
         )
     with run.locked():
-        job, before = _Job.load(run), FinetuneResult.load(run).before
+        job, before = _FineTuning.load(run), FinetuneResult.load(run).before
         config, settings = job.config, job.plan.settings
         cost.require_consent(run.path, config, cost.of_finetuning(config, settings), accept_cost)
         _require_reward(config, job.task)
@@ -139,7 +139,7 @@ def resume(path: str | Path, observe: Observer | None = None, accept_cost: bool 
 
 def _train(
     run: RunDir,
-    job: _Job,
+    job: _FineTuning,
     tuner: FineTuner,
     rows: FinetuneRows,
     before: ExactScore | EpisodeScore,
@@ -158,7 +158,7 @@ def _resume_command(run: RunDir) -> str:
 
 def refuse_other(path: Path, task: Task, settings: FinetuneConfig) -> None:
     """Refuse a directory that was fine-tuned for another task or with other settings."""
-    job = _Job.load(RunDir.open(path))
+    job = _FineTuning.load(RunDir.open(path))
     is_same = job.task.w.shape == task.w.shape and np.allclose(job.task.w, task.w, atol=1e-6)
     if job.plan.settings != settings or not is_same:
         raise UserError(f"{path} was fine-tuned for another task or with other settings.")
@@ -235,7 +235,7 @@ def evaluate(agent: BehaviourModel, config: RunConfig, task: Task) -> ExactScore
 
 
 def _result(
-    job: _Job,
+    job: _FineTuning,
     tuner: FineTuner,
     before: ExactScore | EpisodeScore,
     after: ExactScore | EpisodeScore | None,

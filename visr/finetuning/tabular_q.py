@@ -20,7 +20,7 @@ _PRECISION = 1e-5
 """Values are iterated until they change by less than this share of the largest possible one."""
 
 
-class _Counts(NamedTuple):
+class _StepCounts(NamedTuple):
     """What steps between numbered states say, whatever the reward; a pair is a state and an action."""
 
     pair: Tensor
@@ -36,7 +36,7 @@ class _Counts(NamedTuple):
 
 
 @functools.lru_cache(maxsize=4)
-def _counts(steps: OfflineSteps, num_actions: int) -> _Counts:
+def _step_counts(steps: OfflineSteps, num_actions: int) -> _StepCounts:
     """Computed once for many rewards."""
     assert isinstance(steps.space, spaces.Discrete)
     num_states = int(steps.space.n)
@@ -46,19 +46,19 @@ def _counts(steps: OfflineSteps, num_actions: int) -> _Counts:
     distinct, which = moves.unique(return_inverse=True)
     weight = (~steps.terminated).float() / seen[pair]
     probability = torch.zeros(len(distinct)).index_add_(0, which, weight)
-    return _Counts(pair, seen, distinct // num_states, distinct % num_states, probability)
+    return _StepCounts(pair, seen, distinct // num_states, distinct % num_states, probability)
 
 
 class TableModel:
     """Mean rewards and next states of every state and action that was recorded.
 
-    An action that was never recorded in a state is worth the smallest reward for ever.
+    An action that was never recorded in a state has the value of the smallest reward at every step.
     """
 
     def __init__(self, steps: OfflineSteps, reward: Tensor, gamma: float, num_actions: int) -> None:
         assert isinstance(steps.space, spaces.Discrete)
         self.gamma, self.num_states, self.num_actions = gamma, int(steps.space.n), num_actions
-        counts = _counts(steps, num_actions)
+        counts = _step_counts(steps, num_actions)
         self._pair, self._next = counts.move_pair, counts.move_next
         self.is_known = counts.seen > 0
         sums = torch.zeros(len(counts.seen)).index_add_(0, counts.pair, reward)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.envs.episodes import EpisodeSteps
 from visr.envs.grid.world import GridWorld
-from visr.inference.policy_prediction import Prediction, predict
+from visr.inference.policy_prediction import ValuePrediction, predict
 from visr.inference.recording import Recording
 from visr.storage.records.library import Library
 from visr.training.describe_library import in_words
@@ -34,10 +34,8 @@ class Diagnosis:
     """The task of the library whose w is most like this one."""
     cosine: float
     """Of these two w."""
-    prediction: Prediction | None
-    """None where features are not of states, or no steps are known."""
-    is_tested: bool = True
-    """Whether predictions were compared with true values: on numbered states only."""
+    prediction: ValuePrediction | None
+    """None where states have no numbers, features are not of states, or no steps are known."""
 
     @property
     def words(self) -> list[str]:
@@ -53,11 +51,6 @@ class Diagnosis:
                 f"Predicted: {known.fraction_of_best:.2f} of the best that planning on known steps finds "
                 "(0 is a random policy)."
             )
-            if not self.is_tested:
-                found.append(
-                    "Such predictions were tested on numbered states only, and can be far off on "
-                    "vectors; `visr evaluate` plays the policy."
-                )
         return found
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,11 +80,12 @@ def diagnose(
     known = Library.load(library).tasks if library.exists() else ()
     names = {task.row: task.name for task in known}
     prediction = None
-    if agent.features_of_states and steps is not None and reward is not None:
+    # On vectors the projection on the features makes V too inexact to compare policies.
+    has_numbers = isinstance(agent.spec.observation_space, spaces.Discrete)
+    if has_numbers and agent.features_of_states and steps is not None and reward is not None:
         prediction = predict(agent, w, steps, reward, agent.config.gpi)
-    is_tested = isinstance(agent.spec.observation_space, spaces.Discrete)
     carriers = _carriers(agent, w, planes)
-    return Diagnosis(carriers, names.get(best, ""), float(cosines[best]), prediction, is_tested)
+    return Diagnosis(carriers, names.get(best, ""), float(cosines[best]), prediction)
 
 
 def _carriers(

@@ -89,7 +89,7 @@ def evaluate(text: str, names: Mapping[str, np.ndarray | Sequence[np.ndarray]]) 
     scope: dict[str, Value] = {name: _numbers(value) for name, value in names.items()}
     shape = np.broadcast_shapes(*(np.shape(v) for v in scope.values() if not isinstance(v, list)))
     with np.errstate(all="ignore"):  # 1/row may be infinite where a condition discards it
-        value = _Evaluation(text, {**_CONSTANTS, **scope}).value(tree, depth=1)
+        value = _Evaluator(text, {**_CONSTANTS, **scope}).value(tree, depth=1)
     if not np.isfinite(value).all():
         raise UserError(
             f"The expression {short(text)!r} is not a finite number everywhere "
@@ -102,7 +102,7 @@ def check(text: str, names: Mapping[str, np.ndarray | Sequence[np.ndarray]]) -> 
     """Refuse an expression that cannot be read or has unknown names, whatever its values are."""
     scope: dict[str, Value] = {name: _numbers(value) for name, value in names.items()}
     with np.errstate(all="ignore"):
-        _Evaluation(text, {**_CONSTANTS, **scope}).value(_parse(text), depth=1)
+        _Evaluator(text, {**_CONSTANTS, **scope}).value(_parse(text), depth=1)
 
 
 def _numbers(value: np.ndarray | Sequence[np.ndarray]) -> FloatArray | list[FloatArray]:
@@ -156,7 +156,7 @@ def short(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-class _Evaluation:
+class _Evaluator:
     """Evaluates one parsed expression."""
 
     def __init__(self, text: str, scope: Mapping[str, Value]) -> None:
@@ -194,6 +194,9 @@ class _Evaluation:
                 value = _where(*(self.value(part, depth + 1) for part in parts))
             case ast.Call():
                 value = self._call(node, depth + 1)
+            case ast.Attribute():
+                files = "files of rewards end in .npz, on the grid also in .npy or .csv"
+                self._refuse(node, f"is not allowed: {files}")
             case _:
                 self._refuse(node, "is not allowed")
         return np.asarray(value, dtype=np.float64)

@@ -50,7 +50,7 @@ class Preferences:
     equal: Floats
     """[M, d], differences of the sums of two segments that are as good."""
     prior: Floats | None = None
-    """[d, d], the covariance of w before the answers; None: every direction is as likely."""
+    """[d, d], the covariance of w before the answers; None: all directions are equally likely."""
 
     def record(self) -> TaskPrompt:
         """The number of answers."""

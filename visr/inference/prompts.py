@@ -15,7 +15,7 @@ import numpy as np
 from visr import arguments
 from visr.agents.base import BehaviourModel
 from visr.config import InferenceConfig
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.inference.compare_methods import compare_methods
 from visr.inference.dataset import MINARI
 from visr.inference.regression import Comparison, estimate
@@ -72,7 +72,8 @@ class Reward:
 
 def name_of(reward: Any) -> str:
     """What to call a reward."""
-    return getattr(reward, "__name__", "function") if callable(reward) else str(reward)
+    with arguments.user_code("The reward cannot be named"):
+        return getattr(reward, "__name__", "function") if callable(reward) else str(reward)
 
 
 def is_dataset(reward: Any) -> bool:
@@ -92,6 +93,8 @@ def to_task(
     compared: Comparison, method: str, name: str, env: str, prompt: TaskPrompt | None = None
 ) -> Task:
     """One method's estimate as a task; "best" is the method to trust."""
+    if not isinstance(compared, Comparison):
+        raise UserError(f"compared = {short_repr(compared)} is not what run.compare returns.")
     chosen = compared.best if arguments.text(method, "method") == "best" else method
     if chosen not in compared.estimates:
         known = ", ".join(["best", *compared.estimates])

@@ -12,7 +12,7 @@ import numpy as np
 from visr.config.fields import InferenceConfig
 from visr.errors import UserError
 from visr.inference import block_sums, search
-from visr.inference.search import Found
+from visr.inference.search import SearchResult
 from visr.inference.steps import Floats, RewardedSteps
 from visr.ops.regression import Fit, RewardSums, fit_task, solve
 from visr.storage.summaries import Summary
@@ -151,7 +151,7 @@ def from_fit(method: str, fit: Fit) -> Estimate:
     return Estimate(method, fit.w, fit.r_squared, fit.condition_number, fit.standard_error)
 
 
-def from_search(found: Found, sums: RewardSums | None) -> Estimate:
+def from_search(found: SearchResult, sums: RewardSums | None) -> Estimate:
     """A search's estimate; R^2 is 0 without features."""
     w = found.w / np.linalg.norm(found.w)
     r_squared = 0.0 if sums is None else r_squared_along(w, sums, sums)

@@ -21,22 +21,6 @@ def uniform(*shape: int, d: int, generator: Generator | None = None) -> Tensor:
 
 
 @torch.no_grad()
-def spread(count: int, d: int, generator: Generator | None = None, num_rounds: int = 200) -> Tensor:
-    """Unit vectors [count, d] far from each other: uniform draws that then repel each other.
-
-    x_i <- normalise(x_i + step * sum_j (x_i - x_j) / |x_i - x_j|^3), with a step that falls to 0
-    """
-    points = uniform(count, d=d, generator=generator)
-    for round in range(num_rounds):
-        apart = points[:, None] - points[None]
-        distance = apart.norm(dim=-1, keepdim=True).clamp(min=1e-6)
-        push = (apart / distance**3).sum(dim=1)
-        step = 0.1 * (1 - round / num_rounds)
-        points = normalise(points + step * push / push.norm(dim=-1, keepdim=True).clamp(min=1.0))
-    return points
-
-
-@torch.no_grad()
 def vmf_sample(
     mu: Tensor, kappa: float, num_samples: int, generator: Generator | None = None
 ) -> Tensor:
@@ -66,6 +50,19 @@ def vmf_sample(
     else:  # a few rounds accept all draws, but never a NaN
         raise ValueError("mu must be finite unit vectors; no draw around these is accepted.")
     return x.view(d, num_samples, num_mus).permute(2, 1, 0).reshape(*mu.shape[:-1], num_samples, d)
+
+
+def joined(mu: Tensor, draws: Tensor) -> Tensor:
+    """Each mu before its draws by `vmf_sample`: [..., d], [..., S, d] -> [..., 1 + S, d]
+
+    As `torch.cat`, in a third of the time: the draws are transposed in memory, and blocks of them
+    are copied faster than single ones.
+    """
+    count, d = draws.shape[-2:]
+    both = mu.new_empty(1 + count, d, mu.numel() // d)
+    both[0] = mu.reshape(-1, d).T
+    both[1:] = draws.reshape(-1, count, d).permute(1, 2, 0)
+    return both.flatten(0, 1).T.contiguous().view(*mu.shape[:-1], 1 + count, d)
 
 
 _MOST_ROUNDS = 1_000

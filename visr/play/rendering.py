@@ -82,11 +82,14 @@ class RenderedGym(Screen):
     def __init__(self, config: RunConfig) -> None:
         try:
             with warnings.catch_warnings(action="ignore"):  # the refusal below says it
-                self._copy = gymnasium.make(modules.load(config.env), render_mode="rgb_array")
+                spec = modules.load(config.env)
+                self._copy = gymnasium.make(spec, disable_env_checker=True, render_mode="rgb_array")
         except (Exception, SystemExit) as error:  # other people's code
             reason = reason_of(error)
             raise UserError(
-                f"{config.env} cannot draw itself ({reason}); leave out --video."
+                f"{config.env} cannot draw itself ({reason}): a film needs __init__(self, render_mode=None), "
+                'metadata = {"render_modes": ["rgb_array"]} and a method render(); add them, or leave out '
+                "--video."
             ) from error
         self._actions = envs.space_codec(config).actions
 

@@ -33,7 +33,9 @@ class SegmentFilms:
         self._agent, self._config, self._codec = agent, config, envs.space_codec(config)
         self._seeds = spread_seeds(seed, _NUM_EPISODES)
         spec = modules.load(config.env)
-        self._copy: gymnasium.Env = self._call(gymnasium.make, spec, render_mode="rgb_array")
+        self._copy: gymnasium.Env = self._call(
+            gymnasium.make, spec, disable_env_checker=True, render_mode="rgb_array"
+        )
         self._call(self._copy.reset, seed=seed)
         self._draw()
         num_steps = _NUM_EPISODES * _EPISODE_STEPS

@@ -70,10 +70,10 @@ def cells(values: Floats, free: Bools, unit: str) -> Figure:
 def task(saved: SavedTask, free: Bools) -> Figure:
     """The true reward [S], if it is known; if evaluated, also phi . w, the policy as arrows and its value."""
     found, panels = saved.evaluation, _panels(saved, free.ravel())
-    heading = style.plain(saved.task.name, 26)
+    heading = style.plain(saved.name, 26)
     if found is not None:
         fraction = style.number(found.fraction_of_optimal)
-        heading = f"{style.plain(saved.task.name)}: {fraction} of optimal"
+        heading = f"{style.plain(saved.name)}: {fraction} of optimal"
     edge, gap, above, below = 0.12, 0.2, 0.5, 0.34  # inches, as all sizes here
     side = (style.WIDTH - 2 * edge - 2 * gap) / 3
     tall = side * _aspect(free)
@@ -83,11 +83,11 @@ def task(saved: SavedTask, free: Bools) -> Figure:
     for index, (name, cells, scale) in enumerate(panels):
         left = edge + index * (side + gap)
         axes = _axes(figure, left, below, side, tall)
-        _map(axes, cells, free, scale)
+        draw_map(axes, cells, free, scale)
         style.title(axes, name)
         _bar(_axes(figure, left, 0.2, side, 0.06), scale)
         if found is not None and index < len(panels) - 1:
-            _arrows(axes, found.policy.reshape(free.shape), free)
+            draw_arrows(axes, found.policy.reshape(free.shape), free)
     return figure
 
 
@@ -127,7 +127,7 @@ def _sheet(
         x = left + column * (side + gap)
         y = height - edge - (row + 1) * (tall + above) - row * gap
         axes = _axes(figure, x, y, side, tall)
-        _map(axes, cells, free, scale)
+        draw_map(axes, cells, free, scale)
         if names:
             axes.set_title(names[index], loc="left", fontsize=7.5, color=style.MUTED, pad=2.5)
     _bar(_axes(figure, (width - 2.0) / 2, 0.34, 2.0, 0.07), scale, unit)
@@ -146,7 +146,8 @@ def _aspect(free: Bools) -> float:
     return min(max(height / width, 0.3), 1.6)
 
 
-def _map(axes: Axes, cells: Floats, free: Bools, scale: ScalarMappable) -> None:
+def draw_map(axes: Axes, cells: Floats, free: Bools, scale: ScalarMappable) -> None:
+    """Values [S] as colours; walls and cells without a value are grey."""
     grid = cells.reshape(free.shape)
     shown = np.ma.masked_where(~free | ~np.isfinite(grid), grid)
     low, high = scale.get_clim()
@@ -164,7 +165,7 @@ def _bar(axes: Axes, scale: ScalarMappable, label: str = "") -> None:
     axes.set_xlabel(label, fontsize=7.5, labelpad=2)
 
 
-def _arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
+def draw_arrows(axes: Axes, actions: NDArray[np.int64], free: Bools) -> None:
     """Draw each cell's action as an arrow, or as a dot if a wall or the edge blocks it."""
     every = math.ceil(max(free.shape) / _MOST_ARROWS)
     moves = MOVES[actions]

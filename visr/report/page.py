@@ -80,7 +80,7 @@ def html(run: RunData, pictures: dict[str, Picture]) -> str:
         commands=commands,
         most_events=library.MOST_EVENTS,
         seed=(run.finetune_config or config.training).seed,
-        tiles=_family_tiles(run) if phase is None else _score_tiles(phase),
+        tiles=_task_tiles(run) or _family_tiles(run) if phase is None else _score_tiles(phase),
         families=[family for family in style.FAMILIES if family.key in run.evaluation],
         family_size=FAMILY_SIZE,
         gamma=GAMMA,
@@ -125,6 +125,18 @@ def _family_tiles(run: RunData) -> list[Tile]:
         tiles.append(Tile(family.title, words, number, percent, family.colour, rows))
     if run.config.agent.algorithm == "replay" and "span" in latest:
         tiles = [*tiles[1:], tiles[0]]  # it does not practise random w
+    return tiles
+
+
+def _task_tiles(run: RunData) -> list[Tile]:
+    """The mean asked return of the first three tasks, beside the other policies'."""
+    tiles = []
+    for saved, family in zip(run.tasks, style.FAMILIES, strict=False):
+        if saved.episodes is not None:
+            own, *others = saved.episodes.policies
+            rows = {other.policy: style.score(other.asked.mean) for other in others}
+            shown = style.score(own.asked.mean)
+            tiles.append(Tile(saved.name, "asked return", shown, None, family.colour, rows))
     return tiles
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,13 @@ class SavedTask:
     """Exact values, on the grid."""
     episodes: EpisodeEvaluation | None = None
     """Returns of whole episodes, elsewhere."""
+    label: str = ""
+    """What the page calls it, if not by the task's name."""
+
+    @property
+    def name(self) -> str:
+        """What the page calls it."""
+        return self.label or self.task.name
 
     @property
     def is_evaluated(self) -> bool:
@@ -148,7 +156,7 @@ def run_data(path: Path) -> RunData:
         two_phase=None if is_grid else two_phase(run, config.env),
         adapted=() if is_grid else adapted(run, config.env),
         snapshot=GridSnapshot.load(snapshot, config) if snapshot.exists() else None,
-        tasks=tuple(_saved_task(file, config) for file in run.task_files()),
+        tasks=_saved_tasks(run, config),
         library=Library.load(run.library) if run.library.exists() else None,
         imagined=Imagined.load(run.imagined) if run.imagined.exists() else None,
         finetune_config=finetuning.settings(run),
@@ -191,6 +199,19 @@ def online(path: Path) -> Columns:
     if rows and not (rows["num_episodes"] >= 0).all():
         raise UserError(f"{path} is damaged: its column num_episodes is not a count.")
     return rows
+
+
+def _saved_tasks(run: RunDir, config: RunConfig) -> tuple[SavedTask, ...]:
+    """The tasks of a run, those that were evaluated first; equal names are told apart by their files."""
+    found = [_saved_task(file, config) for file in run.task_files()]
+    count = Counter(saved.task.name for saved in found)
+    found.sort(key=lambda saved: not saved.is_evaluated)
+    return tuple(
+        replace(saved, label=f"{saved.task.name} ({saved.stem})")
+        if count[saved.task.name] > 1
+        else saved
+        for saved in found
+    )
 
 
 def _saved_task(path: Path, config: RunConfig) -> SavedTask:

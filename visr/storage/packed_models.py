@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from visr import strict_json, terminal
 from visr.config import Bound, RunConfig
 from visr.errors import UserError, did_you_mean
-from visr.storage import packed_weights, schema
+from visr.storage import schema
 from visr.storage.files import (
     CHECKSUM,
     DamagedFile,
@@ -48,6 +48,11 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,99}", re.ASCII)
 _MAKE = "`visr pack` makes one"
 _TASK = "task/{}/"
 """Precedes the names of a refined task's weights."""
+Precision = Literal["float32", "float16", "int8"]
+_SCALE = ".scale_of_rows"
+"""Follows the name of a tensor of 8-bit rows: weight = scale * number."""
+_LEAST_ROWS = 10_000
+"""Smaller tensors stay in half precision."""
 
 
 Text = Annotated[str, Bound(0, 2_000)]
@@ -93,7 +98,7 @@ class Card:
     num_steps: schema.Count
     """Steps that trained the weights."""
     seed: int
-    precision: packed_weights.Precision
+    precision: Precision
     """Of the stored weights."""
     scores: Scores
     recipe: Annotated[tuple[Annotated[str, Bound(0, 4_000)], ...], Bound(0, 20)]
@@ -143,7 +148,7 @@ class PackedModel:
     def _tensors(self) -> dict[str, Tensor]:
         tensors = read_tensors(self.path, "get it again from where it came")
         try:
-            return packed_weights.restored(tensors)
+            return restored_weights(tensors)
         except ValueError as error:
             raise UserError(f"{self.path} is damaged ({error}).") from None
 
@@ -162,7 +167,7 @@ def names() -> list[str]:
 
 
 def open_model(address: str | Path) -> PackedModel:
-    """Read the card and the tasks of a file, or of a model of the package; both may be anybody's."""
+    """Read the card and the tasks of a file, or of a model of the package; both are untrusted."""
     if not str(address).startswith(PREFIX):
         path = Path(address)
         card, tasks, fingerprint = _read(path)
@@ -232,7 +237,7 @@ def pack(
     with schema.refusing("The model cannot be packed", "give other values"):
         card = schema.read(Card, schema.to_dict(card), "its card")
     try:
-        stored = packed_weights.stored(tensors | refined, card.precision)
+        stored = stored_weights(tensors | refined, card.precision)
     except ValueError as error:
         raise UserError(f"{error} in {card.precision}; pack the model in float32.") from None
     metadata = {
@@ -253,3 +258,50 @@ def pack(
         raise UserError(f"{path} is a directory; name a file such as {path / 'model.safetensors'}.")
     write_tensors(path, content)
     return path
+
+
+# ---- weights in full, in half precision, or as rows of 8-bit numbers with a scale each
+
+
+def stored_weights(tensors: dict[str, Tensor], precision: Precision) -> dict[str, Tensor]:
+    """The tensors to write; whole numbers stay as they are. A ValueError names what does not fit."""
+    import torch
+
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        weight = tensor.detach().cpu().contiguous()
+        is_large = weight.ndim in (2, 3) and weight.numel() >= _LEAST_ROWS
+        if precision == "float32" or weight.dtype != torch.float32:
+            found[name] = weight
+        elif precision == "int8" and is_large:
+            scale = weight.abs().amax(dim=-1, keepdim=True).clamp(min=1e-30) / 127
+            found[name] = (weight / scale).round().to(torch.int8)
+            found[name + _SCALE] = scale
+        else:
+            found[name] = weight.half()
+    for name, tensor in found.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise ValueError(f"{name} does not fit")
+    return found
+
+
+def restored_weights(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The inverse of `stored_weights`: weights are float32 again. A ValueError names damage."""
+    import torch
+
+    found: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise ValueError(f"{name} holds NaN or infinity")
+        if name.endswith(_SCALE):
+            continue
+        weight = tensor.float() if tensor.dtype == torch.float16 else tensor
+        if tensor.dtype == torch.int8:
+            scale = tensors.get(name + _SCALE)
+            if scale is None or scale.shape != (*tensor.shape[:-1], 1):
+                raise ValueError(f"{name} has no scale for each row")
+            weight = tensor.float() * scale.float()
+            if not torch.isfinite(weight).all():
+                raise ValueError(f"{name} is too large")
+        found[name] = weight
+    return found

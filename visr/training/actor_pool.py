@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 from torch import Tensor
 
 from visr import envs
 from visr.agents.base import Agent
-from visr.config.fields import REPLAY_LEARNERS, RunConfig
+from visr.config.fields import RunConfig
 from visr.networks.successor import SuccessorFeatures
-from visr.training.actor import Actor, ExploringActor
+from visr.training.actor import Actor
 from visr.training.learner import within
 from visr.types import Pursuit, Unroll
 
@@ -44,10 +43,16 @@ class ActorPool(Protocol):
 class LocalActorPool:
     """Actors of this process; they act one after the other."""
 
-    def __init__(self, config: RunConfig, groups: list[int], agent: Agent) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        groups: list[int],
+        agent: Agent,
+        actor_class: type[Actor] = Actor,
+    ) -> None:
         sizes, seeds = group_sizes(config), group_seeds(config)
         self.actors = {
-            group: new_actor(config, envs.make_vec(config, sizes[group]), agent, seeds[group])
+            group: actor_class(config, envs.make_vec(config, sizes[group]), agent, seeds[group])
             for group in groups
         }
         self._config = config
@@ -85,27 +90,27 @@ class LocalActorPool:
             actor.env.close()
 
 
-def make_actor_pools(config: RunConfig, agent: Agent, num_processes: int) -> list[ActorPool]:
+def make_actor_pools(
+    config: RunConfig,
+    agent: Agent,
+    num_processes: int,
+    actor_class: type[Actor] = Actor,
+    *,
+    only_learns: bool = False,
+) -> list[ActorPool]:
     """Pools for all groups, in order. Of several processes this one learns and acts for one group.
 
-    It acts for none if the others are enough for one group each, or if it is a replay learner's.
+    It acts for none if the others are enough for one group each, or if it `only_learns`.
     """
     groups = list(range(config.training.num_actor_groups))
     if num_processes == 1:
-        return [LocalActorPool(config, groups, agent)]
-    is_replay = config.agent.algorithm in REPLAY_LEARNERS
-    num_here = int(not is_replay and num_processes <= len(groups))
+        return [LocalActorPool(config, groups, agent, actor_class)]
     from visr.training.subprocess_actor_pool import SubprocessActorPool
 
+    num_here = int(not only_learns and num_processes <= len(groups))
     shares = [s.tolist() for s in np.array_split(groups[num_here:], num_processes - 1) if len(s)]
-    here = [LocalActorPool(config, groups[:num_here], agent)] if num_here else []
+    here = [LocalActorPool(config, groups[:num_here], agent, actor_class)] if num_here else []
     return [*here, *(SubprocessActorPool(config, share) for share in shares)]
-
-
-def new_actor(config: RunConfig, env: VectorEnv, agent: Agent, seed: int) -> Actor:
-    """The actor of one group: the paper's agents choose their tasks, a replay learner's are given."""
-    is_replay = config.agent.algorithm in REPLAY_LEARNERS
-    return (ExploringActor if is_replay else Actor)(config, env, agent, seed)
 
 
 def parts_of(config: RunConfig, pursuit: Pursuit | None) -> list[Pursuit | None]:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-from visr import library_settings
+from visr import working_directory
 from visr.config import RunConfig, to_dict
 from visr.errors import UserError, needing
 from visr.storage import new_files
@@ -101,7 +101,7 @@ def require_wandb() -> Any:
     """Import wandb and log in; a UserError if it is not installed or not logged in."""
     with needing("wandb", "wandb", "--wandb"):
         import wandb
-    with library_settings.elsewhere(), _wandb_errors(wandb):
+    with working_directory.elsewhere(), _wandb_errors(wandb):
         wandb.setup()
     if os.environ.get("WANDB_MODE", "online") == "online":
         with _wandb_errors(wandb):

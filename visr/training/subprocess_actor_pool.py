@@ -15,13 +15,14 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from visr import agents, child_processes, envs, library_settings, strict_json
+from visr import agents, envs, strict_json, working_directory
 from visr import config as configuration
 from visr.config import RunConfig
 from visr.errors import UserError
 from visr.networks.successor import SuccessorFeatures
 from visr.training import devices
 from visr.training.actor_pool import LocalActorPool
+from visr.training.exploring_actor import actor_class
 from visr.training.learner import within
 from visr.types import Pursuit, Unroll
 
@@ -44,10 +45,10 @@ class SubprocessActorPool:
             _interrupts_blocked()
         ):  # the child inherits it: an interrupt would end it within an import
             self.process = subprocess.Popen(
-                child_processes.command("visr.training.subprocess_actor_pool"),
+                working_directory.child_command("visr.training.subprocess_actor_pool"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env=child_processes.environment(),
+                env=working_directory.child_environment(),
                 start_new_session=True,  # only the parent handles signals; the child ends with its pipe
             )
         assert self.process.stdin is not None
@@ -138,7 +139,7 @@ def serve(requests: IO[bytes], answers: IO[bytes]) -> None:
         agent = devices.prepared(
             agents.new(config.agent, envs.spec(config), config.replay), config.training
         )
-        pool = LocalActorPool(config, message["groups"], agent)
+        pool = LocalActorPool(config, message["groups"], agent, actor_class(config))
         while True:
             message, tensors = receive(requests)
             send(answers, *_answer(pool, agent.psi, message, tensors))
@@ -171,7 +172,7 @@ def _answer(
 
 
 def _main() -> None:
-    library_settings.ignore_working_directory()
+    working_directory.ignore_settings()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when to stop
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)

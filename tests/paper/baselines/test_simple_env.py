@@ -81,7 +81,7 @@ def test_gymnasiums_checker_passes():
 
 
 def test_gymnasiums_checker_passes_with_a_learnt_model_of_stacked_screens():
-    from visr.paper.baselines.simple.frames import Pixels
+    from visr.paper.baselines.simple.frame_distributions import Pixels
     from visr.paper.baselines.simple.network import WorldNetwork
 
     network = WorldNetwork((1, 12, 12), 3, Pixels(1), replace(MINATAR, widths=(4, 4), num_bits=4))

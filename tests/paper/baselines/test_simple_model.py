@@ -13,7 +13,7 @@ from visr import config as configuration
 from visr.config import presets
 from visr.paper.baselines.env import BaselineEnv
 from visr.paper.baselines.simple import MINATAR, SimpleConfig, accuracy, scaled
-from visr.paper.baselines.simple.frames import BinaryPlanes, Pixels, distribution_of
+from visr.paper.baselines.simple.frame_distributions import BinaryPlanes, Pixels, distribution_of
 from visr.paper.baselines.simple.model import LearnedModel, ModelLearner
 from visr.paper.baselines.simple.network import AutoregressivePrior, WorldNetwork
 from visr.paper.baselines.simple.real_steps import RealSteps, draw

@@ -38,6 +38,8 @@ def task(run: api.Run) -> visr.Task:
         {"preset": ["x"]}, {"preset": "enormous"}, {"num_steps": NAN}, {"num_steps": 10**5000},
         {"wormholes": 1}, {"device": 5}, {"device": "meta"}, {"hidden_sizes": "x" * 10**5},
         {"cluster": "moon"}, {"cluster": 3}, {"observe": 3}, {"num_envs": 10**9}, {"layout": None},
+        {"layout": np.zeros(2)}, {"algorithm": np.array(["visr", "dqn"])}, {"dataset": np.zeros(2)},
+        {"dataset": torch.zeros(2)},
     ],
     ids=lambda fields: next(iter(fields)),
 )  # fmt: skip
@@ -71,7 +73,10 @@ class Broken:
     __fspath__ = __repr__ = __array__  # pyright: ignore
 
 
-WRONG_PATHS = [5, 3.5, None, [], {}, True, b"run", "a\0b", np.zeros(2), Broken()]
+WRONG_PATHS = [
+    *(5, 3.5, None, [], {}, True, b"run", "a\0b", np.zeros(2), Broken()),
+    *("x" * 256, "é" * 128, "x/" * 2048),  # no system has such names
+]
 
 
 @pytest.mark.parametrize("path", WRONG_PATHS, ids=lambda path: type(path).__name__)

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from tests.robustness.fuzz import noise
 from visr import config as configuration
 from visr.config import RunConfig, presets
-from visr.config.replay import NOT_OF_REPLAY
+from visr.config.check import NOT_OF_REPLAY
 from visr.errors import UserError
 from visr.inference import expression
 from visr.paper.reproduce.ledger import Ledger, Row, read

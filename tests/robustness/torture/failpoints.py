@@ -244,7 +244,7 @@ def warm_up(scratch: Path, names: list[str]) -> None:
 
 
 def torture(
-    scratch: Path, names: list[str], num_faults: int | None, seed: int
+    scratch: Path, names: list[str], num_faults: int | None, seed: int, num_skipped: int = 0
 ) -> dict[str, object]:
     """So many faults in all, or every one; each loss is told on stderr."""
     began, draw = time.monotonic(), random.Random(seed)
@@ -256,7 +256,7 @@ def torture(
         most = len(points)
         if num_faults is not None:
             most = max(1, num_faults * VERBS[name].share // total)
-        chosen = spread(points, most, draw)
+        chosen = spread(points, most, draw)[num_skipped:]
         for done, index in enumerate(chosen, start=1):
             try:
                 bench.inject(*points[index])
@@ -290,6 +290,9 @@ def main() -> int:
     parser.add_argument("--count", action="store_true", help="only count calls and faults")
     parser.add_argument("--faults", type=int, help="in all (default: every one)")
     parser.add_argument("--seed", type=int, default=0, help="decides which, with --faults")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="the first faults of each verb, done before"
+    )
     parser.add_argument("--only", nargs="+", choices=list(VERBS), default=list(VERBS))
     chosen = parser.parse_args()
     for module in LOADED_ONCE:
@@ -299,7 +302,7 @@ def main() -> int:
         if chosen.count:
             print(json.dumps(count(Path(scratch), chosen.only)))
             return 0
-        figures = torture(Path(scratch), chosen.only, chosen.faults, chosen.seed)
+        figures = torture(Path(scratch), chosen.only, chosen.faults, chosen.seed, chosen.skip)
     print(json.dumps(figures))
     return int(figures["losses"] != 0)
 

@@ -1,4 +1,4 @@
-"""The short version of the failpoints in `make torture`: some calls of storage fail in every verb."""
+"""The short version of the failpoints in `make torture`: some calls of storage fail in every verb but one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.timeout(900)  # busy machines are slow
 def test_after_a_failed_call_every_verb_says_so_and_a_retry_ends_with_the_same_bytes():
-    command = [sys.executable, "-m", "tests.robustness.torture.failpoints", "--faults", "23"]
+    # `reproduce` starts processes, which is slow: `make torture` lets its calls fail
+    command = [sys.executable, "-m", "tests.robustness.torture.failpoints", "--faults", "22"]
+    command += ["--only", "pretrain", "replay", "resume", "infer", "evaluate", "finetune", "refine"]
+    command += ["report", "pack"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
-    assert (figures["faults"], figures["losses"]) == (23, 0)
+    assert (figures["faults"], figures["losses"]) == (22, 0)
 
 
 def calls_of(tmp_path: Path, act: object, failpoint: Failpoint) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import os
 import re
 import shutil
 import signal
@@ -10,8 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.robustness.torture.processes import Ended, visr
+from tests.hub_stub import HubStub
+from tests.robustness.torture.processes import LEAVING, Ended, visr
+from visr import sharing
 from visr.errors import UserError
+from visr.storage import packed_models
 from visr.storage.files import check_tensors, read_json
 
 SMOKE = (
@@ -48,6 +53,8 @@ class Victim:
     command: Callable[[Path], tuple[str, ...]]
     has_workers: bool = False
     """Whether it starts processes."""
+    leaving: float = LEAVING
+    """Seconds in which they must have ended; Ray's agents look only now and then whether theirs is gone."""
 
 
 def pretrain(settings: tuple[str, ...], *how: str) -> Callable[[Path], tuple[str, ...]]:
@@ -85,6 +92,41 @@ def pack(place: Path) -> tuple[str, ...]:
     return ("pack", str(place / "run"), str(place / "packed" / "model.safetensors"))
 
 
+def mix(place: Path) -> tuple[str, ...]:
+    """Mix the task with itself."""
+    return ("task", "mix", str(place / "run"), "old", "1", "old", "2", "--name", "mixed")
+
+
+def export(place: Path) -> tuple[str, ...]:
+    """Write the task's policy for ONNX."""
+    return ("export", str(place / "run"), "old", str(place / "run" / "old.onnx"))
+
+
+def explore(place: Path) -> tuple[str, ...]:
+    """Write the explorer's atlas as a page."""
+    return ("explore", str(place / "run"), "--export", str(place / "atlas.html"), "--skills", "2")
+
+
+def play(place: Path) -> tuple[str, ...]:
+    """Record a film."""
+    video = str(place / "run" / "old.gif")
+    return ("play", str(place / "run"), "--task", "old", "--max-steps", "5", "--video", video)
+
+
+def pull(place: Path) -> tuple[str, ...]:
+    """Download a model from a stand-in for a hub; a model that is there already is not pulled again."""
+    model = place / "run" / "model.safetensors"
+    os.environ["HF_ENDPOINT"] = _hub().url
+    return ("list", "models") if model.exists() else ("pull", "a/model", str(model))
+
+
+@functools.cache
+def _hub() -> HubStub:
+    hub = HubStub()
+    hub.repos["a/model"] = {sharing.FILE: (packed_models.PLACE / "grid.safetensors").read_bytes()}
+    return hub
+
+
 def reproduce(place: Path) -> tuple[str, ...]:
     """A plan of one training and its evaluation."""
     return (*PLAN, "--out", str(place / "run"))
@@ -103,8 +145,13 @@ VICTIMS = {
         Victim("evaluate", 16, True, on_run("evaluate", "old")),
         Victim("report", 16, True, on_run("report")),
         Victim("pack", 12, True, pack),
+        Victim("task", 2, True, mix),
+        Victim("export", 4, True, export),
+        Victim("play", 4, True, play),
+        Victim("pull", 4, True, pull),
+        Victim("explore", 4, True, explore),
         Victim("reproduce", 14, False, reproduce, True),
-        Victim("cluster", 6, False, pretrain(SMOKE, "--cluster", "local")),
+        Victim("cluster", 6, False, pretrain(SMOKE, "--cluster", "local"), leaving=180.0),
     )
 }
 

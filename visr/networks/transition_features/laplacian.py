@@ -23,9 +23,10 @@ _MEAN_STEPS = 4.0
 
 
 class LaplacianStates(TransitionFeatures):
-    """The end, and the top eigenvectors of the transition counts between numbered states, whitened.
+    """The end, and the top eigenvectors of the transitions between numbered states, whitened.
 
-    The counts are symmetrised and divided by the roots of both states' degrees.
+    Every recorded action of a state has the same weight, however often it was taken, so that the features
+    of a deterministic world have no noise.
     """
 
     of_states = True
@@ -46,9 +47,8 @@ class LaplacianStates(TransitionFeatures):
     def fit(self, recorded: Unroll) -> None:
         """Count, take the eigenvectors, whiten."""
         steps = of_unroll(recorded)
-        assert steps.observation is not None
-        reached, num_states = steps.next_observation, len(self.table)
-        rows = eigenvectors(steps.observation, reached, num_states, self.num_features - 1)
+        reached = steps.next_observation
+        rows = eigenvectors(steps, len(self.table), self.num_features - 1)
         raw = torch.cat([ended(steps)[:, None], rows[reached]], dim=1)
         white = whitening(raw, floor=_FLOOR)
         self.table.copy_(rows @ white[1:])
@@ -72,13 +72,21 @@ def slowness(chi: TransitionFeatures, steps: Transitions, gamma: float) -> Tenso
     return sums / sums.square().mean().sqrt()
 
 
-def eigenvectors(before: Tensor, after: Tensor, num_states: int, count: int) -> Tensor:
-    """[S, count]: D^(-1/2) times the top eigenvectors of D^(-1/2) (C + C^T) D^(-1/2); 0 where never seen."""
-    counts = torch.bincount(before * num_states + after, minlength=num_states**2)
-    between = counts.view(num_states, num_states).double()
+def eigenvectors(steps: Transitions, num_states: int, count: int) -> Tensor:
+    """[S, count]: D^(-1/2) times the top eigenvectors of D^(-1/2) (P + P^T) D^(-1/2); 0 where never seen.
+
+    P sums the probabilities of the next states over the actions that were recorded.
+    """
+    before, action, after = steps.observation, steps.action, steps.next_observation
+    assert before is not None
+    assert action is not None
+    pair = before * (action.max() + 1) + action
+    weight = 1 / pair.bincount()[pair].double()
+    moves = torch.bincount(before * num_states + after, weight, minlength=num_states**2)
+    between = moves.view(num_states, num_states)
     between = between + between.T
     degree = between.sum(dim=1)
-    root = torch.where(degree > 0, degree.clamp(min=1).rsqrt(), 0.0)
+    root = torch.where(degree > 0, degree.clamp(min=1e-9).rsqrt(), 0.0)
     values, vectors = torch.linalg.eigh(root[:, None] * between * root)
     best = values.argsort(descending=True, stable=True)[:count]
     rows = vectors[:, best] * root[:, None] * degree.sum().sqrt()

@@ -1,1 +1,1 @@
-"""The paper's experiments as a plan of jobs, and a ledger on disk that survives being stopped anywhere."""
+"""The paper's experiments as a plan of jobs, and a ledger on disk from which a stopped plan continues."""

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from visr import api, library_settings, pretraining, strict_json, terminal
+from visr import api, pretraining, strict_json, terminal, working_directory
 from visr import config as configuration
 from visr.api import Run
 from visr.config import BASELINES, FinetuneConfig, RunConfig
@@ -172,7 +172,7 @@ def _exit_when_input_closes() -> None:
 
 
 def _main() -> int:
-    library_settings.ignore_working_directory()
+    working_directory.ignore_settings()
     arguments = strict_json.parse(sys.stdin.buffer.readline())
     _exit_when_input_closes()
     try:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from visr import child_processes
 from visr import config as configuration
+from visr import working_directory
 from visr.errors import UserError
 from visr.paper.reproduce.ledger import Ledger, Row
 from visr.paper.reproduce.plan import Job, Phase, Plan
@@ -162,9 +162,9 @@ def instructions(job: Job, out: Path) -> dict[str, Any]:
 def _start_process(arguments: dict[str, Any], stderr: int, lock: int) -> subprocess.Popen[bytes]:
     """A process that runs one job; it exits when its input is closed."""
     process = subprocess.Popen(
-        child_processes.command("visr.paper.reproduce.phases"),
+        working_directory.child_command("visr.paper.reproduce.phases"),
         stdin=subprocess.PIPE,
-        env=child_processes.environment(),
+        env=working_directory.child_environment(),
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         pass_fds=(lock,),

@@ -134,10 +134,23 @@ def _section(suite: Suite) -> Section:
     return Section(
         suite.key,
         suite.title,
-        f"{suite.scale_words} Raw scores are of whole episodes and never clipped.",
+        f"{_highest(suite)}{suite.scale_words} Raw scores are of whole episodes and never clipped.",
         [table for table in shown if table is not None],
         [drawing for drawing in drawings if drawing is not None],
     )
+
+
+def _highest(suite: Suite) -> str:
+    """The agents with the highest interquartile means, among those that played every game."""
+    games = suite.largest_set.key
+    complete = [entry for entry in suite.entries if len(entry.scores) == len(suite.games)]
+    found = [(entry.key.name, suite.aggregates.get((entry.key, games))) for entry in complete]
+    scored = [(name, of) for name, of in found if of is not None]
+    if len(scored) < 2:
+        return ""
+    scored.sort(key=lambda pair: -pair[1].iqm)
+    best = (f"{name} {tables.with_interval(of.iqm, of.iqm_interval)}" for name, of in scored[:3])
+    return f"Highest interquartile means over {len(suite.games)} games: {'; '.join(best)}. "
 
 
 def _grid_section(found: Collection, by_name: grid.ByName) -> Section:

@@ -100,7 +100,7 @@ class Task(Summary):
 
     def __mul__(self, weight: float) -> Task:
         """The same direction with another weight; a negative weight turns it round."""
-        if not isinstance(weight, int | float | np.number):
+        if not arguments.is_number(weight):
             return NotImplemented
         if not abs(weight) < 1e300:  # NaN and whole numbers beyond the range of a float, too
             shown = short_repr(weight)
@@ -113,7 +113,7 @@ class Task(Summary):
 
     def __truediv__(self, divisor: float) -> Task:
         """The same direction with a smaller or larger weight."""
-        if not isinstance(divisor, int | float | np.number):
+        if not arguments.is_number(divisor):
             return NotImplemented
         if not divisor:
             raise UserError(f"`{self.name}` is divided by 0; divide by another number.")
@@ -196,7 +196,7 @@ class Task(Summary):
 
     @classmethod
     def from_dict(cls, content: Any) -> Task:
-        """The inverse of `to_dict` for anybody's content; a misfit is a ValueError or a UserError."""
+        """The inverse of `to_dict` for untrusted content; a misfit is a ValueError or a UserError."""
         optional = ("reward", "prompt", "refinement", "length", "parts")
         for required in (f.name for f in dataclasses.fields(cls) if f.name not in optional):
             if isinstance(content, dict) and required not in content:
@@ -233,7 +233,7 @@ def _is_pair(part: Any) -> bool:
     """Whether it is a task and a number."""
     if not isinstance(part, tuple) or len(part) != 2:
         return False
-    return isinstance(part[0], Task) and isinstance(part[1], int | float | np.number)
+    return isinstance(part[0], Task) and arguments.is_number(part[1])
 
 
 @arguments.checked

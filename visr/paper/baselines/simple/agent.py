@@ -17,7 +17,7 @@ from visr.ops import derived_seed
 from visr.paper.baselines.env import BaselineEnv
 from visr.paper.baselines.simple import SimpleConfig, accuracy, simple_config
 from visr.paper.baselines.simple.env import SimulatedEnv
-from visr.paper.baselines.simple.frames import distribution_of
+from visr.paper.baselines.simple.frame_distributions import distribution_of
 from visr.paper.baselines.simple.model import LearnedModel, ModelLearner
 from visr.paper.baselines.simple.network import WorldNetwork
 from visr.paper.baselines.simple.policy import PolicyLearner

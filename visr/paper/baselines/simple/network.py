@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from visr.paper.baselines.simple import SimpleConfig
-from visr.paper.baselines.simple.frames import FrameDistribution
+from visr.paper.baselines.simple.frame_distributions import FrameDistribution
 
 _HIDDEN = 128
 """Units of the posterior, of the prior and of the reward head."""

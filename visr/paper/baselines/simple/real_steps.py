@@ -33,7 +33,7 @@ class RealSteps:
     """The real steps of a run in their order; each episode's last frame has an entry of its own."""
 
     def __init__(self, frame: NDArray, num_steps: int, history: int) -> None:
-        """`frame` is an example of one; room for `num_steps` steps."""
+        """`frame` is an example of one; `num_steps` is the capacity."""
         self.buffer = ReplayBuffer(2 * num_steps, single_step(frame, 0, 0.0, False, False, False))
         self._history = history
         self.held_out: list[tuple[int, int]] = []

@@ -1,11 +1,12 @@
 """Successor features of the library's policies by least squares."""
 
+import pytest
 import torch
 from gymnasium.spaces import Discrete
 
 from visr import agents
 from visr import config as configuration
-from visr.agents.library_fit import distinct, fitted_readouts
+from visr.agents.lstd import distinct, fitted_readouts
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import RunConfig
 from visr.networks.factored_successor import FactoredSuccessorFeatures
@@ -152,6 +153,22 @@ def test_a_library_with_room_left_has_all_states_and_acts_without_ws_own_policy(
     torch.testing.assert_close(
         values(agent, w), torch.stack(fitted).amax(dim=0), rtol=1e-4, atol=1e-4
     )
+
+
+@pytest.mark.parametrize("library_size", [3, 4])
+@pytest.mark.parametrize("is_fitted", [False, True])
+@pytest.mark.parametrize("gpi", [False, True, None])
+@torch.inference_mode()
+def test_values_of_many_tasks_are_those_of_each(
+    library_size: int, is_fitted: bool, gpi: bool | None
+):
+    agent, tasks = agent_of(library_size), torch.randn(5, 6)
+    agent.fit(recorded())
+    if is_fitted:
+        agent.fit_library(recorded())
+    hidden = agent.psi.first_step(torch.arange(NUM_STATES))
+    each = torch.stack([agent.values_of(hidden, w, None, gpi) for w in tasks])
+    torch.testing.assert_close(agent.values_of_tasks(hidden, tasks, None, gpi), each)
 
 
 @torch.inference_mode()

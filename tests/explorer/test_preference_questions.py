@@ -16,7 +16,7 @@ from visr.config import presets
 from visr.envs import modules
 from visr.errors import UserError
 from visr.explorer.messages import RequestFields
-from visr.explorer.questions import Questions
+from visr.explorer.preference_questions import Questions
 from visr.explorer.task_requests import TaskRequests
 from visr.inference.preferences import SEGMENT, segment_sums, starts
 

@@ -25,7 +25,7 @@ _PENALTY = 1e-6
 _BATCH = 2_048
 
 
-class _Steps(NamedTuple):
+class _StepInputs(NamedTuple):
     """N recorded steps as psi reads them, whatever the task."""
 
     taken: Tensor
@@ -51,7 +51,7 @@ def fitted_readouts(
 
 def _read(
     psi: FactoredSuccessorFeatures, steps: Transitions, chi: Tensor, count: Tensor, gamma: float
-) -> _Steps:
+) -> _StepInputs:
     here, action, after = steps.observation, steps.action, steps.next_observation
     assert here is not None
     assert action is not None
@@ -59,10 +59,10 @@ def _read(
     following = torch.cat([psi.of_actions(psi.first_step(seen)) for seen in after.split(_BATCH)])
     goes_on = torch.ones(len(chi)) if steps.terminated is None else (~steps.terminated).float()
     taken = before[torch.arange(len(before)), action]
-    return _Steps(taken, following, chi, gamma * goes_on[:, None], count[:, None])
+    return _StepInputs(taken, following, chi, gamma * goes_on[:, None], count[:, None])
 
 
-def _readout(psi: FactoredSuccessorFeatures, w: Tensor, steps: _Steps) -> Tensor:
+def _readout(psi: FactoredSuccessorFeatures, w: Tensor, steps: _StepInputs) -> Tensor:
     """W_k, [width + 1, d]: the network's last layer and its correction."""
     shared = torch.cat([psi.readout.weight.T, psi.readout.bias[None]]) * psi.scale
     of_task = psi.of_tasks(w)
