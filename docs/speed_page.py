@@ -15,11 +15,14 @@ The ratio is ours over the limit, the median over turns, with its quartiles in b
 process, which is about what a run takes on idle cores; other programs change them little. *Noise* is the limit over itself in
 neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores.
 
-What a limit leaves out: the grid's is matrix products alone, without biases, ReLUs, sampling of tasks, targets and Adam, which all cost
-time next to matrices this small; the replay learner's leaves out Adam, the target network's step, sampling and relabelling; MinAtar's leaves
-out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
+What a limit leaves out: the grid's is matrix products alone by `torch.matmul`, each with its factors stored as is quickest, without biases,
+ReLUs, sampling of tasks, targets and Adam, which all cost time next to matrices this small. The loop itself multiplies its large matrices by
+oneDNN, which on this AMD processor gives the same bits in half of the time. The replay learner's limit leaves out Adam, the target network's
+step, sampling and relabelling; MinAtar's leaves out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
 MinAtar's second process only acts and waits for the first, which only learns. `bench start`'s `training` is a whole run of one round, with its
-evaluation, report and checkpoint. A ratio above 1 (one action on the grid) says that the passes as measured are no limit; why is not known."""
+evaluation, report and checkpoint. The passes of one action have w folded into the last layer
+before, as a policy does once for each task. A painted reward's wall time is from the request to the last byte of the answer of a real server;
+`idle` leaves out what its slowest thread waited for a core, because other programs ran."""
 
 
 SPEED_LIMITS = {
@@ -100,7 +103,11 @@ def _growth() -> list[str]:
             size = f"{int(row['size']):,}"
             cells.append([what, size, row["cpu_seconds"], power, row["numpy_mb"]])
     columns = ["what grows", "size", "CPU seconds", "power", "MB of numpy"]
-    words = "The least CPU time of three calls, one thread. Power: the time grew as the size to this power; 1 is linear."
+    words = (
+        "The least CPU time of three calls, one thread. Power: the time grew as the size to this power; 1 is linear. More than linear is\n"
+        "inference from d = 128 on: a linear regression needs the products of all pairs of features, d² numbers from every step, and solves d\n"
+        "equations, which costs d³; below, parts that do not depend on d hide it. One policy of GPI is w alone, without GPI."
+    )
     command = "```sh\npython experiments/growth.py results/speed/growth.csv\n```"
     return ["## Growth", words, command, table(columns, cells)] if cells else []
 

@@ -13,7 +13,7 @@ import pytest
 
 import visr as library
 from tests.test_cli import visr
-from visr import envs
+from visr.evaluation import two_phase
 from visr.inference import explain
 from visr.storage.records.task import Task
 
@@ -202,7 +202,7 @@ def test_operators_of_other_languages_are_answered_with_the_right_word(
 def test_episodes_of_an_endless_environment_are_cut_and_the_output_says_so(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(envs, "LONGEST_EPISODE", 20)
+    monkeypatch.setattr(two_phase, "LONGEST_EPISODE", 20)
     size = shlex.split("--algorithm visr --num-steps 2k --recorded-steps 1k --num-features 4")
     assert visr("pretrain", "own_walk.py:Endless", *size, "--out", "endless").code == 0
     goal = shlex.split('--reward "pos[0] > 0" --name right --evaluate --trials 3')

@@ -168,7 +168,6 @@ class Run(RefinableRun):
 
     def collect_rewarded(self, **counts: Any) -> RewardedSteps:
         """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
-        configuration.check_value("seed", counts.get("seed", 0))
         return collect.collect_rewarded(self.agent, self.config, **counts)
 
     meet_rewards = collect_rewarded  # its earlier name
@@ -184,9 +183,6 @@ class Run(RefinableRun):
         seed: int = 1,
     ) -> Condition:
         """Raw scores of whole episodes that pursue the task, in any environment."""
-        configuration.check_value("seed", seed)
-        if epsilon is not None:
-            configuration.check_value("epsilon", epsilon)
         chosen = self.checked_task(task)
         inputs = (self.agent_of(chosen), self.config, chosen)
         return two_phase.evaluate_task(
@@ -263,7 +259,6 @@ class Run(RefinableRun):
     @arguments.checked
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
-        configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
         task = self.checked_task(task)
         return Policy(self.agent_of(task), task, self._codec, gpi, epsilon, self.config.training)

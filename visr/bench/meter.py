@@ -92,6 +92,15 @@ def _cpu_clocks() -> dict[int, float]:
     return found
 
 
+def waits_for_a_core() -> dict[str, float]:
+    """Seconds that each thread of this process was ready to run and had to wait; without /proc, nothing."""
+    found = {}
+    for task in Path("/proc/self/task").glob("*/schedstat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            found[task.parent.name] = int(task.read_text().split()[1]) / 1e9
+    return found
+
+
 def compared(ours: Seconds, limit: Seconds, clock: Clock, unit: str = "steps") -> dict[str, Any]:
     """Rates of ours and of the limit, their ratio with its spread over turns, and the meter's noise.
 

@@ -105,6 +105,10 @@ def _without_game(chosen: Options, preset: str, seconds: float) -> dict[str, Any
 
         return replay.replay(preset, seconds)
     options.refuse(chosen, ("preset",), "belongs to training loops")
+    if chosen.what == "explorer":
+        from visr.bench import strokes
+
+        return strokes.explorer(seconds)
     from visr.bench import latency
 
     return getattr(latency, chosen.what)(seconds)

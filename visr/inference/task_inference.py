@@ -291,7 +291,7 @@ class TaskInference:
         clip = counts.pop("clip_rewards", None)
         if prompt.given == ENV_REWARD:
             self.require_rewards()
-            steps = self.collect_rewarded(**counts)
+            steps = collect.collect_rewarded(self.agent, self.config, **counts)
             clip = self.config.inference.clip_rewards if clip is None else clip
             return steps.clipped() if clip else steps
         if counts or clip is not None:
@@ -311,11 +311,6 @@ class TaskInference:
             raise UserError(
                 f"{self.config.env} has no rewards of its own; describe one, such as goal:2,3 or boxes:7."
             )
-
-    def collect_rewarded(self, **counts: Any) -> RewardedSteps:
-        """Steps with the environment's own rewards; each episode pursues a task drawn as in training."""
-        configuration.check_value("seed", counts.get("seed", 0))
-        return collect.collect_rewarded(self.agent, self.config, **counts)
 
     @property
     def _is_recorded(self) -> bool:
