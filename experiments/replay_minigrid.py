@@ -23,7 +23,7 @@ STARTS = 4
 """Starts for each goal."""
 
 
-def table_of(id: str) -> Table:
+def table_of(id: str) -> TransitionTable:
     """What every action does in every state."""
     env: Any = gymnasium.make(id).unwrapped
     return env.table
@@ -41,7 +41,7 @@ def distances(after: np.ndarray, ends: np.ndarray, goal: int) -> np.ndarray:
         far = nearer
 
 
-def pairs(seed: int, num_goals: int, table: Table) -> list[tuple[int, int, int]]:
+def pairs(seed: int, num_goals: int, table: TransitionTable) -> list[tuple[int, int, int]]:
     """(goal, start, shortest path): any state that can be reached from a start, and such starts."""
     rng, found = np.random.default_rng(seed), []
     for goal in rng.permutation(len(table.states))[:num_goals]:
