@@ -34,7 +34,7 @@ class State(NamedTuple):
     """MiniGrid's encoding of all cells."""
 
 
-class Table(NamedTuple):
+class TransitionTable(NamedTuple):
     """All reachable states and what every action does."""
 
     states: list[State]
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 
 
 @functools.cache
-def table(task: str) -> Table:
+def table(task: str) -> TransitionTable:
     """Try every action of MiniGrid's environment `task` in every state that can be reached."""
     env = _made(task)
     now = begun = _state(env)
@@ -74,7 +74,9 @@ def table(task: str) -> Table:
         rows.append(row)
     after, reward, ends = np.array(rows).transpose(2, 0, 1)
     starts = [k for k, s in enumerate(states) if s[2:] == begun[2:] and k not in solved]
-    return Table(states, after, reward.astype(np.float64), ends.astype(bool), np.array(starts))
+    return TransitionTable(
+        states, after, reward.astype(np.float64), ends.astype(bool), np.array(starts)
+    )
 
 
 class NumberedStates(gymnasium.Env[np.int64, np.int64]):
