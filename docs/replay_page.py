@@ -246,7 +246,7 @@ def refined(suite: Suite) -> str:
 
 MINATAR_WORDS = """\
 MinAtar, 100,000 rewarded steps, ± the standard error of 30 episodes. In brackets: 0 is a random policy, 100 is NSQ after 10M rewarded steps.
-*Latest*: the policy after the last update, which the guard did not judge; *guard*: the best one by its estimate, which is what `visr refine`
+*Latest*: the policy after the last update, whether or not the guard took it; *guard*: the best one by its estimate, which is what `visr refine`
 returns (the given policy where none was better). From nothing: the same learner, rewards, settings and updates without an instant policy."""
 _LEARNERS = ("refined", "refined, latest", "from nothing", "from nothing, latest")
 

@@ -9,6 +9,7 @@ updates.
 """
 
 import argparse
+import dataclasses
 import math
 import time
 from pathlib import Path
@@ -53,11 +54,15 @@ class Game:
         self._fields["recorded"] = len(run.offline_steps)
         self._fields["reward_r_squared"] = f"{self.labels.r_squared:.3f}"
 
-    def play(self, agent: Agent, compare: bool = False) -> EpisodeEvaluation:
-        """30 episodes; `compare`: also of the random policy and of the best constant action."""
+    def play(self, agent: Agent, w: torch.Tensor, compare: bool = False) -> EpisodeEvaluation:
+        """30 episodes; `compare`: also of the random policy and of the best constant action.
+
+        The agent pursues w, which is 0 where Q is the residual alone.
+        """
+        task = dataclasses.replace(self.task, w=w.double().numpy())
         config, asked = self.run.config, self._asked
         return episodes.evaluate(
-            agent, config, self.task, asked, num_episodes=30, seed=self.seed, compare=compare
+            agent, config, task, asked, num_episodes=30, seed=self.seed, compare=compare
         )
 
     def refine(self, name: str, w: torch.Tensor, updates: int, marks: list[int]) -> None:
@@ -73,9 +78,9 @@ class Game:
             spent += time.process_time() - began
             kept = run.agent if refiner.best is None else RefinedAgent(run.visr, refiner.best, w)
             if refiner.best is not None or w.any():
-                self.add(name, self.play(kept), now.num_updates, spent, now.value)
+                self.add(name, self.play(kept, w), now.num_updates, spent, now.value)
             latest = RefinedAgent(run.visr, refiner.latest, w)
-            self.add(f"{name}, latest", self.play(latest), now.num_updates, spent)
+            self.add(f"{name}, latest", self.play(latest, w), now.num_updates, spent)
             began = time.process_time()
 
     def add(
@@ -107,7 +112,7 @@ def run_game(
     )
     with pretrained(config, kept) as (run, _):
         played = Game(run, game, seed, out)
-        played.add("instant", played.play(run.agent, compare=True))
+        played.add("instant", played.play(run.agent, played.w, compare=True))
         marks = [max(round(updates * share / 250) * 250, 250) for share in MARKS]
         played.refine("refined", played.w, updates, marks)
         played.refine("from nothing", torch.zeros_like(played.w), updates, marks)
