@@ -41,7 +41,7 @@ class ResidualValues(nn.Module):
     def read_as(self, psi: SuccessorFeatures) -> None:
         """Start from what psi has learnt to read, where both read observations by the same network."""
         trunk, of_psi = self.trunk, getattr(psi, "observation", None)
-        if trunk is None or type(trunk) is not type(of_psi):
+        if trunk is None or of_psi is None or type(trunk) is not type(of_psi):
             return
         weights = of_psi.state_dict()
         if all(weights[name].shape == own.shape for name, own in trunk.state_dict().items()):
