@@ -44,13 +44,22 @@ def minatar_page(suite: Suite) -> str:
         "Mean over seeds, and the standard deviation. @0, @100k: rewarded steps.",
         "```sh\nvisr reproduce minatar --seeds 0 1 2\nvisr reproduce beyond --seeds 0 1 2\n```",
         _by_game(suite, [e for e in suite.entries if not _is_ours(e)], constant),
+        folded("The same, seed by seed", _seed_by_seed(suite)),
         folded("Additions to VISR, and short runs of one seed", _by_game(suite, [e for e in suite.entries if _is_ours(e)], constant)),
         "## Aggregates",
         "![IQM, median and mean of all that was run](../images/minatar_intervals.png)",
         folded("The numbers of this picture", *(markdown(t).partition("\n\n")[2] for t in tables.robust(suite))),
-        *(markdown(t) for t in claims.tables(suite)),
+        *_claims(suite),
     ]  # fmt: skip
     return joined(parts)
+
+
+def _claims(suite: Suite) -> list[str]:
+    """The tables of claims; equal captions are shown once."""
+    shown = claims.tables(suite)
+    texts = [markdown(table) for table in shown]
+    first = shown[0].caption if shown else ""
+    return [*texts[:1], *(text.replace(first, "") for text in texts[1:])]
 
 
 def _is_ours(entry: Entry) -> bool:
@@ -89,6 +98,16 @@ def _by_game(suite: Suite, entries: list[Entry], constant: dict[str, str]) -> st
     rows = [_entry(suite, entry) for entry in entries]
     rows.append(["best constant action", "", "", *(constant.get(game, DASH) for game in games)])
     return table(["agent", "steps", "seeds", *games], rows)
+
+
+def _seed_by_seed(suite: Suite) -> str:
+    """The scores of the paper's agents with several seeds, in the order of the seeds."""
+    rows = []
+    for entry in (e for e in suite.entries if not _is_ours(e) and len(e.seeds) > 1):
+        scores = (entry.scores.get(game, {}) for game in suite.games)
+        cells = [", ".join(f"{found[seed]:.1f}" for seed in sorted(found)) for found in scores]
+        rows.append([entry.key.name, ", ".join(map(str, sorted(entry.seeds))), *cells])
+    return table(["agent", "seeds", *(name_of(game) for game in suite.games)], rows)
 
 
 def _entry(suite: Suite, entry: Entry) -> list[str]:

@@ -17,7 +17,6 @@ def models_page() -> str:
     rows = [
         [
             f"[`{card.name}`](#{card.name})",
-            f"`{card.config.env}`",
             *(_first_score(card, k) for k in kinds),
         ]
         for card in cards
@@ -29,7 +28,7 @@ def models_page() -> str:
         "On the command line: `visr infer pretrained:grid --reward \"row > 5 and col < 3\" --name corner`.",
         "## Overview",
         "Score of one prompt of each kind; in brackets a random policy and the best constant action. Bold: clearly better than both. On the grids 1 is optimal; elsewhere scores are mean returns.",
-        table(["model", "environment", *kinds], rows).replace("---:", "---"),
+        table(["model", *kinds], rows).replace("---:", "---"),
         "`make model RUN=runs/x NAME=x` packs a finished run, scores and films it, and writes this page.",
     ]  # fmt: skip
     for card in cards:
@@ -61,8 +60,7 @@ def card_parts(card: packed_models.Card) -> list[str]:
 
 def _can(card: packed_models.Card) -> list[str]:
     """Scores by kind of prompt."""
-    units = list(dict.fromkeys(one.unit for one in card.scores.by_prompt))
-    columns = ["asked for", "score", "random", "best constant action"]
+    columns = ["asked for", "score", "random", "constant"]
     rows = [
         [f"{one.kind}: {one.prompt}", _with_error(one), f"{one.random:g}",
          DASH if one.best_constant is None else f"{one.best_constant:g}"]
@@ -71,15 +69,19 @@ def _can(card: packed_models.Card) -> list[str]:
     if rows:
         lines = table(columns, rows).split("\n")
         aligned = "| --- | ---: | ---: | ---: |"
-        words = f"**Scores**: {units[0]}{_others(units)}."
+        words = f"**Scores**, {_units(card)}, beside a random policy and the best constant action:"
         return [words, "\n".join([lines[0], aligned, *lines[2:]])]
     return []
 
 
-def _others(units: list[str]) -> str:
-    """What the units of later prompts add to the first: ", of that reward; closeness, at most 1 a step"."""
-    added = [unit.removeprefix(units[0]).lstrip(",: ") for unit in units[1:]]
-    return f" ({'; '.join(added)})" if added else ""
+def _units(card: packed_models.Card) -> str:
+    """The unit of the first prompt, and what other kinds of prompts add to it."""
+    first, *others = card.scores.by_prompt
+    added = {one.kind: one.unit for one in others if one.unit != first.unit}
+    words = [
+        f"{kind}: {unit.removeprefix(first.unit).lstrip(',: ')}" for kind, unit in added.items()
+    ]
+    return f"{first.unit} ({'; '.join(words)})" if words else first.unit
 
 
 def _with_error(one: packed_models.PromptScore) -> str:

@@ -13,13 +13,18 @@ SPEED_WORDS = """\
 Every benchmark runs ours and its limit in turns, at least eight of each after a warm-up; every second turn has the opposite order.
 The ratio is ours over the limit, the median over turns, with its quartiles in brackets. Times are CPU seconds of the busiest thread or
 process, which is about what a run takes on idle cores; other programs change them little. *Noise* is the limit over itself in
-neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores.
+neighbouring turns: 1 would be a perfect meter. Each benchmark was run twice, on a busy machine with two cores. Other programs empty the
+caches, which slows a loop down more than a product that is repeated on the same numbers: the grid's ratio was
+between .51 and .61 in eight runs, with seven to twelve programs on the two cores. *Quickest ratio* compares the quickest turns of both.
 
-What a limit leaves out: the grid's is matrix products alone, without biases, ReLUs, sampling of tasks, targets and Adam, which all cost
-time next to matrices this small; the replay learner's leaves out Adam, the target network's step, sampling and relabelling; MinAtar's leaves
-out Adam and sampling. With two processes, a limit is half of one core's time, as if acting and learning could be divided evenly:
-MinAtar's second process only acts and waits for the first, which only learns. `bench start`'s `training` is a whole run of one round, with its
-evaluation, report and checkpoint. A ratio above 1 (one action on the grid) says that the passes as measured are no limit; why is not known."""
+What a limit leaves out: the grid's is matrix products alone by `torch.matmul`, each with its factors stored as is quickest, without biases,
+ReLUs, sampling of tasks, targets and Adam, which all cost time next to matrices this small. The loop itself multiplies its large matrices by
+oneDNN, which on this AMD processor gives the same bits in half of the time. The replay learner's limit leaves out Adam, the target network's
+step, sampling and relabelling; MinAtar's leaves out Adam and sampling. With two processes, a limit is half of one core's time, as if acting
+and learning could be divided evenly: MinAtar's second process only acts and waits for the first, which only learns. `bench start`'s `training` is a whole run of one round, with its
+evaluation, report and checkpoint. The passes of one action have w folded into the last layer
+before, as a policy does once for each task. A painted reward's wall time is from the request to the last byte of the answer of a real server;
+`idle` leaves out what its slowest thread waited for a core, because other programs ran."""
 
 
 SPEED_LIMITS = {
@@ -63,6 +68,7 @@ def speed_page() -> str:
     columns += ["unit", "noise", "limit"]
     versions = [
         [
+            one.get("old", "715ec78"),
             one["preset"],
             *(f"{q[1]:.2f} [{q[0]:.2f}, {q[2]:.2f}]" for q in (one["cpu"], one["wall"])),
         ]
@@ -71,10 +77,11 @@ def speed_page() -> str:
     return joined([
         "# Results: speed", NOTE, SPEED_WORDS, "```sh\nvisr bench grid --seconds 2 --json\n```",
         table(columns, rows), "## Seconds, memory and other ratios", table(["", "runs 1 and 2"], numbers),
-        "## Before and after the restructuring",
-        "Seconds of commit 715ec78 over those of the code of now, in turns of whole rounds, two runs each: above 1 is faster now.\n\n"
+        "## Before and after a change",
+        "Seconds of an old commit over those after a change, in turns of whole rounds, two runs each: above 1 is faster. 715ec78 is the last\n"
+        "commit before the restructuring, 5eb5546 the last one without oneDNN in the grid's networks, on two processes.\n\n"
         "```sh\ngit worktree add --detach OLD 715ec78\npython experiments/compare_versions.py OLD . --preset grid\n```",
-        table(["preset", "CPU time [quartiles]", "elapsed time"], versions),
+        table(["old", "preset", "CPU time [quartiles]", "elapsed time"], versions),
         *_growth(),
         *_memory(),
         *_side_by_side(),
@@ -100,7 +107,11 @@ def _growth() -> list[str]:
             size = f"{int(row['size']):,}"
             cells.append([what, size, row["cpu_seconds"], power, row["numpy_mb"]])
     columns = ["what grows", "size", "CPU seconds", "power", "MB of numpy"]
-    words = "The least CPU time of three calls, one thread. Power: the time grew as the size to this power; 1 is linear."
+    words = (
+        "The least CPU time of three calls, one thread. Power: the time grew as the size to this power; 1 is linear. More than linear is\n"
+        "inference from d = 128 on: a linear regression needs the products of all pairs of features, d² numbers from every step, and solves d\n"
+        "equations, which costs d³; below, parts that do not depend on d hide it. One policy of GPI is w alone, without GPI."
+    )
     command = "```sh\npython experiments/growth.py results/speed/growth.csv\n```"
     return ["## Growth", words, command, table(columns, cells)] if cells else []
 
@@ -147,6 +158,7 @@ TRIED_ON_CPU = """\
 
 - MinAtar's 64 environments in eight groups: 55 µs of CPU time a step for acting, 19 µs in one group, because networks this small cost the same for 8 and for
   64 observations. Processes therefore share groups out, and the preset has one.
+- Huge pages for the C library's memory in the grid's loop: no difference in three runs.
 - Counting events by shifts of flat, padded planes: a shift is five times faster, the padding costs what that saves."""
 
 

@@ -18,14 +18,13 @@ import torch
 from visr import config as configuration
 from visr import envs
 from visr.agents.base import Agent
-from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures, TaskBatch
 from visr.bench.latency import steps_of
 from visr.config import presets
 from visr.inference.compare_methods import compare_methods
 from visr.training import devices
 from visr.training.actor import Actor
 from visr.training.loop import new_agent
-from visr.types import TaskBatch
 
 Case = Callable[[], object]
 _ONE_GROUP: dict[str, object] = {"num_actor_groups": 1, "num_processes": 1}

@@ -13,7 +13,7 @@ import pytest
 
 import visr as library
 from tests.test_cli import visr
-from visr import envs
+from visr.evaluation import two_phase
 from visr.inference import explain
 from visr.storage.records.task import Task
 
@@ -202,7 +202,7 @@ def test_operators_of_other_languages_are_answered_with_the_right_word(
 def test_episodes_of_an_endless_environment_are_cut_and_the_output_says_so(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(envs, "LONGEST_EPISODE", 20)
+    monkeypatch.setattr(two_phase, "LONGEST_EPISODE", 20)
     size = shlex.split("--algorithm visr --num-steps 2k --recorded-steps 1k --num-features 4")
     assert visr("pretrain", "own_walk.py:Endless", *size, "--out", "endless").code == 0
     goal = shlex.split('--reward "pos[0] > 0" --name right --evaluate --trials 3')
@@ -215,3 +215,39 @@ def test_episodes_of_an_endless_environment_are_cut_and_the_output_says_so(
     found = asked(place, "evaluate", "endless", "right", "--episodes", "3")
     assert [policy["num_cut"] for policy in found["policies"]] == [3, 3, 3]
     assert found["num_steps"] == [20, 20, 20]
+
+
+def test_dict_observations_are_prompts_as_the_environment_gives_them(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.syspath_prepend(place)
+    run = library.load("walk")
+    one = {"mode": 1, "pos": np.array([0.5, -0.5], np.float32)}
+    vector = np.array([0, 1, 0.5, -0.5])
+    np.testing.assert_array_equal(run.infer(goal=one).w, run.infer(goal=vector).w)
+    path = {"mode": np.ones(6, int), "pos": np.linspace(0, 0.5, 12, dtype=np.float32).reshape(6, 2)}
+    steps = [{"mode": 1, "pos": pos} for pos in path["pos"]]
+    shown = run.infer(demonstration=(steps, [0, 0, 0, 0, 0]))
+    np.testing.assert_array_equal(shown.w, run.infer(demonstration=(path, [0, 0, 0, 0, 0])).w)
+    assert run.infer(preferences=[(steps, steps[:2])]).prompt.kind == "preferences"  # pyright: ignore
+    for given, words in (
+        ({"pos": np.zeros(2)}, "has a part 'mode'"),
+        ({"mode": 2, "pos": np.zeros(2)}, "whole numbers from 0 to 1"),
+    ):
+        with pytest.raises(library.UserError, match=words):
+            run.infer(goal=given)
+
+
+def test_a_task_is_kept_by_assignment(place: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(place)
+    run = library.load("walk")
+    with pytest.raises(library.UserError, match=r"There is no task .kept."):
+        run.policy("kept")
+    task = run.infer("pos[0] > 0.2")
+    run.tasks["kept"] = task
+    np.testing.assert_array_equal(run.policy("kept").task.w, task.w)
+    assert "kept" in asked(place, "task", "list", "walk")["tasks"]
+    for name, odd in (("", task), ("kept", 3)):
+        with pytest.raises(library.UserError):
+            run.tasks[name] = odd  # pyright: ignore
+    assert run.tasks["kept"].name == task.name

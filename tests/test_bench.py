@@ -263,3 +263,14 @@ def test_without_ale_py_one_sentence_says_what_to_install(monkeypatch: pytest.Mo
     answer = visr("bench", "atari", *SMALL)
     assert (answer.code, answer.out) == (2, "")
     assert 'pip install "visr[atari]"' in answer.err
+
+
+def test_long_time_slices_keep_the_share_of_the_cores():
+    command = (
+        "import os; from visr.bench.time_slices import ask_for_long_ones as ask\n"
+        "before = os.getpriority(os.PRIO_PROCESS, 0)\n"
+        "assert ask() in (True, False)\n"
+        "print(os.getpriority(os.PRIO_PROCESS, 0) - before, os.sched_getscheduler(0))"
+    )
+    found = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert (found.stdout, found.stderr) == ("0 0\n", "")

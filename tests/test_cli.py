@@ -21,6 +21,7 @@ import pytest
 from visr import config as configuration
 from visr.api import pretrain
 from visr.cli import main
+from visr.commands import options
 from visr.config import presets
 from visr.storage.files import read_json
 from visr.storage.run_dir import RunDir, slug
@@ -405,3 +406,20 @@ def test_errors_are_the_same_without_utf_8():
     }
     assert sentences == {visr("list", "envz").err}
     assert len(sentences.pop().splitlines()) == 1
+
+
+def test_help_leaves_out_that_flags_may_be_left_out():
+    answer = visr("infer", "--help")
+    assert answer.code == 0
+    assert "--goal STR" in answer.out
+    assert "None" not in answer.out
+    framed = options._without_none(
+        "│ --a {None}|STR  Text. (default: │\n│               None)           │\n"
+    )
+    assert framed == "│ --a STR         Text.           │\n"
+
+
+def test_a_verb_without_its_choice_names_the_choices():
+    answer = visr("task")
+    assert answer.code == 2
+    assert "needs one of list, mix, compare" in answer.err

@@ -30,7 +30,7 @@ class Walk(gymnasium.Env):
         self.x, self.t = np.clip(self.x + self.moves[action], -1, 1), self.t + 1
         return self.x, 0.0, False, self.t >= 40, {}
 """,
-    "run = visr.pretrain(Walk, num_steps=np.int64(20_480), recorded_steps=2_000, out='walk')\nrun",
+    "run = visr.pretrain(Walk, num_steps=np.int64(8_192), recorded_steps=2_000, out='walk')\nrun",
     "left = run.infer('x0 < -0.5')\nleft",
     "both = 0.7 * left + 0.3 * run.infer('x1 > 0')\nrun.evaluate(both, num_episodes=2)",
     "run.policy(left)",

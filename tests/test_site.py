@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visr.storage.run_dir import RunDir
+
 pytest.importorskip("sphinx")
 ROOT = Path(__file__).parent.parent
 
@@ -52,6 +54,14 @@ def test_the_reference_has_every_public_name(site: Path):
 
     text = (site / "reference/api.html").read_text()
     assert [name for name in visr.__all__ if f'id="visr.{name}"' not in text] == []
+
+
+def test_the_page_of_file_formats_names_every_file_of_a_run(tmp_path: Path):
+    page = (ROOT / "docs/reference/file_formats.md").read_text()
+    (tmp_path / "config.json").touch()
+    files = [value.name for value in vars(RunDir(tmp_path)).values() if isinstance(value, Path)]
+    assert len(files) > 15
+    assert [f for f in files if f not in page and f != tmp_path.name] == []
 
 
 def test_results_pages_match_the_files_in_results():

@@ -8,17 +8,19 @@ import inspect
 import math
 import os
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from visr.errors import UserError, one_line, short_repr
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
+Observed = ArrayLike | Mapping[str, Any] | Sequence[Any]
+"""Observations as an environment gives them: numbers, or the parts of a Dict or Tuple."""
 _LONGEST_NAME, _LONGEST_PATH = 255, 4096
 """Bytes of a file's name, and of a path, that operating systems take."""
 _LARGEST = 2**63 - 1

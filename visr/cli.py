@@ -48,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None:  # a process of our own
         terminal.guard_process()
         working_directory.ignore_settings()
+        if args[:1] == ["explore"] or args[:2] == ["bench", "explorer"]:
+            # numpy reads it when it is imported; a stroke's matrices are too small for several threads
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with command_line():
         return _exit_code(args)
 

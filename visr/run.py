@@ -95,8 +95,8 @@ class Run(RefinableRun):
         self,
         reward: str | Path | ArrayLike | RewardFunction | None = None,
         *,
-        goal: str | ArrayLike | None = None,
-        demonstration: str | Path | ArrayLike | None = None,
+        goal: str | arguments.Observed | None = None,
+        demonstration: str | Path | arguments.Observed | None = None,
         preferences: str | Path | Sequence[Any] | None = None,
         method: str = "best",
         name: str | None = None,
@@ -109,7 +109,7 @@ class Run(RefinableRun):
         of (observations, actions, next observations) or an expression such as "x0 < -0.5", applied to the
         recorded steps; an .npz file. On the grid also an array over cells, "boxes:7", "goal:2,3", "row > 5";
         there `fields` are `centred`, `ridge` and `whitened`.
-        goal: an observation to be like, or "x0=0.5,x1=0", "step:1234", "ROW,COL", FILE.npy.
+        goal: an observation to be like, also a Dict, or "x0=0.5,x1=0", "step:1234", "ROW,COL", FILE.npy.
         demonstration: observations [T, ...], (observations, actions), or an .npz file.
         preferences: pairs (better, worse) of segments, each (start, stop) in the recording or observations.
         `method` is one of `compare`'s, or "best"; `fields` is `clip_rewards`, for "env".
@@ -168,7 +168,6 @@ class Run(RefinableRun):
 
     def collect_rewarded(self, **counts: Any) -> RewardedSteps:
         """Steps with the environment's own rewards: num_episodes (50) or num_steps (100,000), and a seed."""
-        configuration.check_value("seed", counts.get("seed", 0))
         return collect.collect_rewarded(self.agent, self.config, **counts)
 
     meet_rewards = collect_rewarded  # its earlier name
@@ -184,9 +183,6 @@ class Run(RefinableRun):
         seed: int = 1,
     ) -> Condition:
         """Raw scores of whole episodes that pursue the task, in any environment."""
-        configuration.check_value("seed", seed)
-        if epsilon is not None:
-            configuration.check_value("epsilon", epsilon)
         chosen = self.checked_task(task)
         inputs = (self.agent_of(chosen), self.config, chosen)
         return two_phase.evaluate_task(
@@ -263,7 +259,6 @@ class Run(RefinableRun):
     @arguments.checked
     def policy(self, task: TaskLike, *, gpi: bool | None = None, epsilon: float = 0.0) -> Policy:
         """A policy that pursues the task: call it with one observation or a batch."""
-        configuration.check_value("epsilon", epsilon)
         gpi = self.config.agent.gpi if gpi is None else gpi
         task = self.checked_task(task)
         return Policy(self.agent_of(task), task, self._codec, gpi, epsilon, self.config.training)

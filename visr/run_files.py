@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visr.envs import dataset_spaces
-from visr.errors import UserError
+from visr.errors import UserError, short_repr
 from visr.storage.packed_models import PackedModel
 from visr.storage.records.task import Task
 from visr.storage.run_dir import RunDir, slug
@@ -24,7 +24,7 @@ _REWARD = re.compile(r"[:<>=]|^env$")
 
 
 class SavedTasks(Mapping[str, Task]):
-    """The tasks that a run keeps, by name; read when asked for."""
+    """The tasks that a run keeps, by name; read when asked for, and written by `tasks["left"] = task`."""
 
     def __init__(self, run: RunDir) -> None:
         self._run = run
@@ -35,6 +35,14 @@ class SavedTasks(Mapping[str, Task]):
         if (found := name if name in files else slug(str(name))) not in files:
             raise KeyError(f"no task {name!r}; there are {', '.join(self._files()) or 'none yet'}")
         return Task.load(files[found])
+
+    def __setitem__(self, name: str, task: Task) -> None:
+        """Write the task under that name, over an earlier one."""
+        if not isinstance(task, Task):
+            raise UserError(f"{short_repr(task)} is no task; `run.infer` returns one.")
+        if not isinstance(name, str) or not name.strip():
+            raise UserError(f"name = {name!r} is no name of a task; give a text such as 'left'.")
+        task.save(self._run.task(slug(name)))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files())
@@ -118,7 +126,8 @@ def find_task(run: RunDir, task: str) -> Path:
         return Path(task)
     if (written := run.task(slug(task))).is_file():  # the name that --name was given
         return written
-    names = ", ".join(path.stem for path in run.task_files()) or "none yet; see `visr infer`"
+    saved_names = ", ".join(path.stem for path in run.task_files())
+    names = saved_names or "none yet; `visr infer` saves one, in Python run.tasks[NAME] = task"
     way = (
         f"; `visr infer RUN --reward {shlex.quote(task)}` makes one" if _REWARD.search(task) else ""
     )

@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from visr import arguments, envs
-from visr import config as configuration
 from visr.agents.base import Agent, BehaviourModel
 from visr.agents.refined import RefinedAgent, residual_of
 from visr.errors import UserError, short_repr
@@ -116,7 +115,6 @@ class RefinableRun(RunFiles, ABC):
         rewarded_steps: int | None,
     ) -> Iterator[Task]:
         started = time.perf_counter()
-        configuration.check_value("seed", seed)
         if rewarded_steps is not None:
             _check_count(rewarded_steps, "rewarded_steps")
         chosen, agent = self.checked_task(task), self.visr

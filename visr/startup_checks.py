@@ -1,4 +1,4 @@
-"""What a process needs before torch is imported: a working directory, and memory to import it into.
+"""What a process needs before torch or numpy is imported: a working directory, and memory to import it into.
 
 Without these the import fails half-way, with a traceback or a crash.
 """
@@ -14,11 +14,12 @@ from visr.errors import UserError
 
 MEGABYTE = 10**6
 NEEDED = {
-    "address space (ulimit -v)": 800,
-    "data (ulimit -d)": 400,
-    "memory (of its container)": 350,
+    "address space (ulimit -v)": (800, 400),
+    "data (ulimit -d)": (400, 300),
+    "memory (of its container)": (350, 150),
 }
-"""Megabytes of each kind: torch and the smallest run; the import of torch alone takes 640, 220 and 225."""
+"""Megabytes of each kind: torch and the smallest run, and without torch numpy and a report. The import of
+torch alone takes 640, 220 and 225; `visr report` 280, 240 and 130."""
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -30,13 +31,14 @@ def check(needs_torch: bool = True) -> None:
         raise UserError(
             "The working directory was deleted; change to another one with `cd`, and start again."
         ) from None
-    if not needs_torch or "torch" in sys.modules:
+    if ("torch" if needs_torch else "numpy") in sys.modules:
         return
     for kind, limit in _memory_limits().items():
-        if limit < NEEDED[kind] * MEGABYTE:
+        needed = NEEDED[kind][0 if needs_torch else 1]
+        if limit < needed * MEGABYTE:
             raise UserError(
                 f"There is not enough memory: this process may use {limit // MEGABYTE:,} MB of {kind}, and "
-                f"visr needs {NEEDED[kind]:,} MB; raise the limit."
+                f"visr needs {needed:,} MB; raise the limit."
             )
 
 

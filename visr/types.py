@@ -32,23 +32,6 @@ class Transitions(NamedTuple):
     """[N] bool: the episode ended in s'"""
 
 
-class TaskBatch(NamedTuple):
-    """N recorded steps to be learnt from under M tasks."""
-
-    observation: Tensor
-    """[N, ...]"""
-    action: Tensor
-    """[N] int64"""
-    cumulant: Tensor
-    """[N, d]: discounted sum over up to n steps"""
-    discount: Tensor
-    """[N]: of what follows; 0 where the episode ended"""
-    next_observation: Tensor
-    """[N, ...], up to n steps later"""
-    w: Tensor
-    """[M, d]"""
-
-
 class Pursuit(NamedTuple):
     """What the environments of a replay learner pursue while they collect an unroll."""
 

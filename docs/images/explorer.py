@@ -1,6 +1,6 @@
-"""The pictures of docs/guides/explorer.md: python docs/images/explorer.py GRID_RUN GAME_RUN (needs Chromium).
+"""The pictures of docs/guides/explorer.md: python docs/images/explorer.py GRID_RUN [GAME_RUN] (needs Chromium).
 
-The first run is one of `visr pretrain visr/Grid-v0 --preset demo`, the second any game's.
+The first run is one of `visr pretrain visr/Grid-v0 --preset demo`, the second any game's with a saved task.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def watch(page: Page) -> None:
 
 
 def atlas(page: Page) -> None:
-    """Ten skills."""
+    """Ten tasks of the library."""
     page.click("#tab-atlas")
     page.fill("#atlas-count", "10")
     page.click("#atlas-make")
@@ -56,16 +56,17 @@ def atlas(page: Page) -> None:
     page.wait_for_timeout(1500)
 
 
-def main(grid: str, game: str) -> None:
-    """Three pictures, each small enough for a page."""
+def main(grid: str, game: str = "") -> None:
+    """Four pictures, each small enough for a page; without a game three."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
         take(browser, grid, "explorer_paint.png", paint, 1280, 1150, "light")
-        take(browser, game, "explorer_watch.png", watch, 1280, 900, "dark")
+        if game:
+            take(browser, game, "explorer_watch.png", watch, 1280, 900, "dark")
         take(browser, grid, "explorer_phone.png", paint, 390, 844, "dark")
-        take(browser, game, "explorer_atlas.png", atlas, 1280, 820, "light")
+        take(browser, grid, "explorer_atlas.png", atlas, 1280, 820, "light")
         browser.close()
 
 

@@ -10,10 +10,11 @@ from visr import agents
 from visr import config as configuration
 from visr.agents import task_sampling
 from visr.agents.forward_backward import ForwardBackward
+from visr.agents.replay_successor_features import TaskBatch
 from visr.config import RunConfig, presets
 from visr.errors import UserError
 from visr.networks.transition_features.encoder import orthonormality
-from visr.types import EnvSpec, TaskBatch, Transitions
+from visr.types import EnvSpec, Transitions
 
 GAMMA = 0.5
 

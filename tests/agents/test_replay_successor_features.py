@@ -10,14 +10,14 @@ from gymnasium.spaces import Box, Discrete
 from visr import agents
 from visr import config as configuration
 from visr.agents import task_sampling
-from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures, TaskBatch
 from visr.config import RunConfig, presets
 from visr.errors import UserError
 from visr.networks.plane_trunk import PlaneTrunk, find_agent
 from visr.networks.replay_trunks import SmoothStatesTrunk, StateTrunk
 from visr.networks.transition_features.base import whitening
 from visr.networks.transition_features.events import PlaneEvents
-from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
 
 STATES = EnvSpec(Discrete(9), num_actions=4)
 PLANES = EnvSpec(Box(0, 1, (3, 6, 6), np.uint8), num_actions=3)

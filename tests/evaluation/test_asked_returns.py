@@ -110,7 +110,7 @@ def test_gamma_is_for_exact_values(run: library.Run):
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(0, "is too small; it must be at least 1"), (1.5, "is not a whole number")]
+    ("count", "words"), [(0, "does not lie between 1 and"), (1.5, "is not a whole number")]
 )
 def test_a_wrong_number_of_episodes_is_refused_by_its_name(
     run: library.Run, count: Any, words: str

@@ -14,6 +14,7 @@ from visr.errors import UserError
 from visr.explorer.messages import RequestFields
 from visr.explorer.task_requests import RequestedTask, TaskRequests
 from visr.explorer.watched_episode import Watched
+from visr.inference import demonstration
 from visr.storage.records.task import Task
 
 
@@ -67,6 +68,16 @@ def test_copied_python_makes_the_same_task(
     left = performed(requested.to_dict(requests.run)["python"][gpi])
     np.testing.assert_array_equal(left["task"].w, requested.task.w)
     assert left["policy"](55) in range(4)
+
+
+def test_copied_python_of_a_packed_model_names_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = visr.load("pretrained:grid")
+    requested = TaskRequests(run).infer(RequestFields({"kind": "expression", "text": "row > 5"}))
+    left = performed(requested.to_dict(run)["python"]["true"])
+    np.testing.assert_array_equal(left["task"].w, requested.task.w)
 
 
 def test_a_saved_task_is_loaded_by_its_name_and_by_nothing_else(
@@ -237,3 +248,14 @@ def test_only_the_latest_tasks_are_kept(requests: TaskRequests):
 def test_a_cell_as_a_reward_off_the_grid_says_what_a_goal_looks_like(cart: api.Run):
     with pytest.raises(UserError, match=r"is no grid.*position=0\.5,velocity=0"):
         TaskRequests(cart).infer(RequestFields({"kind": "expression", "text": "goal:0.5,0.5"}))
+
+
+def test_an_episode_that_a_page_drove_is_compared_with_recorded_steps(cart: api.Run):
+    recorded = cart.recording().in_order()
+    states = [recorded.before[0], *recorded.reached[:6]]
+    page = watched(states, recorded.action[:6].tolist())
+    requested = same(TaskRequests(cart, page), {"kind": "demonstration", "session": "page"})
+    given = (np.stack(states), recorded.action[:6])
+    compared = cart.inference.compare(cart.inference.prompt(demonstration=given))
+    assert demonstration.CONTRAST in compared.estimates
+    assert requested.task.method == compared.best

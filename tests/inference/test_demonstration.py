@@ -6,13 +6,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
 import visr as library
 from visr.envs.grid import dynamic_programming
 from visr.errors import UserError
-from visr.inference import demonstration
+from visr.inference import demonstration, recording
+from visr.storage import packed_models
+from visr.storage.run_dir import RunDir
 
 GAMMA = dynamic_programming.GAMMA
 
@@ -92,3 +95,34 @@ def test_equal_states_have_all_of_phi_in_common_however_long_phi_is():
     shown = demonstration.Demonstration("still", np.zeros((5, 4), np.float32))
     compared = shown.infer(cart.visr, lambda: pytest.fail("no other states are needed"))
     assert "|mean phi| / mean |phi| = 1.00 over" in compared.words[0]
+
+
+def test_states_alone_tell_a_hurry_to_the_end(tmp_path: Path):
+    """MountainCar: the states differ little from recorded ones; the actions between them tell -1 a step."""
+    model = packed_models.open_model("pretrained:mountaincar")
+    run = library.Run(RunDir(tmp_path), model=model)
+    recorded = recording.record(run.visr, run.config, 4_000)
+    run.directory.recorded.parent.mkdir(parents=True, exist_ok=True)
+    recording.keep(recorded, run.directory.recorded, run.num_steps)
+    env = gymnasium.make("MountainCar-v0")
+    states, is_over = [env.reset(seed=0)[0]], False
+    while not is_over:
+        state, _, terminated, truncated, _ = env.step(2 if states[-1][1] > 0 else 0)
+        states.append(state)
+        is_over = terminated or truncated
+    prompt = run.inference.prompt(demonstration=np.stack(states))
+    found = run.inference.compare(prompt)
+    assert found.best in (demonstration.CONSTANT, demonstration.PRACTISED)
+    assert any("were inferred from recorded steps" in sentence for sentence in found.words)
+    task = run.inference.to_task(prompt, found)
+    scores = run.evaluate(task, num_episodes=5).policies[0].environment.returns  # pyright: ignore
+    assert np.mean(scores) > -150  # the script -128, a random policy -200
+
+
+def test_a_search_in_many_dimensions_pays_for_what_it_explains():
+    grid = library.load("pretrained:grid")
+    up = np.arange(95, 4, -10)
+    prompt = grid.inference.prompt(demonstration=(up, np.zeros(9, dtype=int)))
+    found = grid.inference.compare(prompt)
+    assert demonstration.ACTIONS in found.estimates
+    assert found.best != demonstration.ACTIONS  # nine steps say little of 104 numbers

@@ -9,7 +9,6 @@ import torch
 from torch import nn, optim
 
 from visr.ops.adam import Adam
-from visr.training.learner import load_moments, moments
 
 
 def network() -> nn.Module:
@@ -20,6 +19,12 @@ def network() -> nn.Module:
 def groups(net: Any) -> list[dict[str, Any]]:
     fast = {"params": list(net[0].parameters()), "lr": 1e-2, "eps": 1e-5, "initial_lr": 1e-2}
     return [fast, {"params": [*net[2].parameters(), *net[3].parameters()]}]
+
+
+def moments(adam: optim.Adam) -> dict[str, torch.Tensor]:
+    """torch's state in the form of ours."""
+    kept = adam.state_dict()["state"].items()
+    return {f"{k}.{name}": tensor for k, state in kept for name, tensor in state.items()}
 
 
 def learn(net: Any, adam: Any, steps: range) -> None:
@@ -40,7 +45,7 @@ def test_it_changes_weights_as_torchs_fused_adam_does_bit_for_bit():
     learn(theirs, their_adam, range(8))
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(a, b)
-    mine, other = moments(our_adam), moments(their_adam)
+    mine, other = our_adam.moments(), moments(their_adam)
     assert mine.keys() == other.keys()
     assert all(torch.equal(mine[name], other[name]) for name in mine)
 
@@ -52,7 +57,7 @@ def test_it_continues_from_torchs_state_as_from_its_own():
     learn(theirs, their_adam, range(5))
     again = copy.deepcopy(theirs)
     adam = Adam(groups(again))
-    load_moments(adam, moments(their_adam))
+    adam.load_moments(moments(their_adam))
     learn(again, adam, range(5, 8))
     for a, b in zip(whole.parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b)

@@ -126,3 +126,13 @@ def test_the_proposal_and_its_test_equal_woods(d: int, kappa: float):
     np.testing.assert_allclose((x0 + y) * h, t, rtol=1e-9, atol=1e-12)
     wood = kappa * t + (d - 1) * np.log(1 - x0 * t) - c
     np.testing.assert_allclose((d - 1) * (1 - h + np.log(h)), wood, rtol=1e-9, atol=1e-9)
+
+
+def test_a_mean_joined_with_its_draws_is_their_concatenation():
+    random = torch.Generator().manual_seed(0)
+    for shape in ((5,), (3, 5), (4, 3, 5)):
+        mu = sphere.uniform(*shape[:-1], d=5, generator=random)
+        draws = sphere.vmf_sample(mu, 5.0, 10, random)
+        joined = sphere.joined(mu, draws)
+        assert torch.equal(joined, torch.cat([mu.unsqueeze(-2), draws], dim=-2))
+        assert joined.is_contiguous()

@@ -245,6 +245,8 @@ def test_evaluated_tasks_show_asked_returns_and_how_they_were_asked_for(tmp_path
         assert way in words
     assert "4 tasks inferred, 1 evaluated" in words
     assert "uman" not in words
+    assert "left asked return 93.0 random policy25.9 always right31.0" in words  # the headline
+    assert "No rewards have been collected yet" not in words
     by_name = {task["name"]: task for task in summary["tasks"]}
     assert by_name["left"]["asked_returns"]["random policy"] == 25.9
     lines = commands.made(reading.run_data(run.path))

@@ -158,6 +158,14 @@ def test_file_names_of_tasks_are_safe_and_distinct(run: RunDir):
     assert {"policy_boxes-7.png", "policy_boxes-7-2.png", "policy_boxes-7-3.png"} <= set(names)
 
 
+def test_evaluated_tasks_come_first_and_equal_names_are_told_apart(run: RunDir):
+    infer(run, "row > 4", "a", evaluated=False)
+    infer(run, "row > 4", "b-refined")
+    words = Reader(read(report.write(run.path))).sentences
+    first, second = "row > 4 (b-refined)", "row > 4 (a)"
+    assert words.index(first) < words.index(second)
+
+
 def test_the_page_of_a_new_run_names_what_is_missing_and_the_command_that_makes_it(tmp_path: Path):
     run = new_run(tmp_path / "a run")
     summary = report.write(run.path)

@@ -65,6 +65,17 @@ def test_too_little_memory_is_one_sentence_before_torch_is_imported(kind: int, n
     assert name in said
 
 
+@pytest.mark.parametrize("size", [60, 100, 120, 140])
+@pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
+@pytest.mark.parametrize("words", [["list", "envs"], ["report", "x"]])
+def test_commands_without_torch_notice_it_before_numpy_is_imported(
+    words: list[str], kind: int, size: int
+):
+    """OpenBLAS, which numpy loads, would end or interrupt the process."""
+    said = refused(words, preexec_fn=limited(kind, size * 10**6))
+    assert "There is not enough memory" in said
+
+
 def test_a_small_container_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "memory.max").write_text("134217728\n")
     monkeypatch.setattr(startup_checks, "_LIMITS", (str(tmp_path / "memory.max"),))

@@ -80,3 +80,16 @@ def test_the_first_ctrl_c_says_on_a_terminal_that_the_round_is_finished(
             assert b"a second Ctrl-C stops at once, without saving" in shown.read(200)
             with pytest.raises(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
+
+
+def test_a_job_of_counted_steps_says_so_after_two_seconds_and_every_ten(
+    capsys: pytest.CaptureFixture[str],
+):
+    times = iter([0.0, 1.0, 3.0, 9.0, 13.5, 14.0])
+    note = progress.counted_steps("recording a sample", 1_000, lambda: next(times))
+    for num_steps in (100, 250, 500, 900, 1_000):
+        note(num_steps)
+    assert capsys.readouterr().err.splitlines() == [
+        "recording a sample: 25% of 1,000 steps, 0:00:09 left",
+        "recording a sample: 90% of 1,000 steps, 0:00:01 left",
+    ]

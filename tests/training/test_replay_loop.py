@@ -269,7 +269,7 @@ def test_a_reward_of_a_vector_is_inferred_from_the_recorded_steps(tmp_path: Path
 
 
 def test_the_learning_rate_rises_from_nearly_zero_at_the_start_of_every_stage():
-    loop = ReplayLoop(configuration.replace(POLE, num_updates=1_200))
+    loop = ReplayLoop(configuration.replace(POLE, num_updates=240))
     rates: dict[int, list[float]] = {}
     for _ in loop.rounds():
         if loop.stage >= 0:

@@ -53,7 +53,9 @@ class EpsilonGreedyActor:
         began = torch.as_tensor(starts, device=self.device)
         previous = self._previous_action.masked_fill(began, -1)
         hidden, self._memory = self.agent.psi.step(seen, previous, self._memory)
-        policies = self.agent.sample_policies(self.w, self._random, self.gpi)
+        policies = self.w.unsqueeze(1)
+        if self._readout.tasks is None:
+            policies = self.agent.sample_policies(self.w, self._random, self.gpi)
         values = self.agent.action_values(hidden, policies.to(self.device), self._readout)
         self.values = values.cpu()
         action = epsilon_greedy(self.values, self.epsilon, self._random)

@@ -14,7 +14,7 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from visr.agents.base import Losses
-from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures, TaskBatch
 from visr.config.fields import AgentConfig, InferenceConfig
 from visr.config.replay import ReplayConfig
 from visr.errors import UserError
@@ -26,7 +26,7 @@ from visr.networks.transition_features.encoder import (
 )
 from visr.ops import sphere
 from visr.ops.regression import LEAST_SQUARES
-from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
 
 
 class ForwardBackward(ReplaySuccessorFeatures):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Generator, Tensor, nn
@@ -25,7 +26,24 @@ from visr.networks.successor import FoldedReadout
 from visr.networks.transition_features.base import TransitionFeatures, of_unroll
 from visr.networks.transition_features.events import PlaneEvents
 from visr.networks.transition_features.laplacian import LaplacianStates, slowness
-from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
+
+
+class TaskBatch(NamedTuple):
+    """N recorded steps to be learnt from under M tasks."""
+
+    observation: Tensor
+    """[N, ...]"""
+    action: Tensor
+    """[N] int64"""
+    cumulant: Tensor
+    """[N, d]: discounted sum over up to n steps"""
+    discount: Tensor
+    """[N]: of what follows; 0 where the episode ended"""
+    next_observation: Tensor
+    """[N, ...], up to n steps later"""
+    w: Tensor
+    """[M, d]"""
 
 
 class ReplaySuccessorFeatures(BehaviourModel):
@@ -150,7 +168,8 @@ class ReplaySuccessorFeatures(BehaviourModel):
 
     def readout(self, w: Tensor, gpi: bool | None = None) -> FoldedReadout:
         """One column for all policies; with a fitted library one for each: [N, width, P], [N, P]."""
-        own = self.psi.fold(w)
+        tasks = self.psi.of_policies(self.sample_policies(w, None, gpi))
+        own = self.psi.fold(w)._replace(tasks=tasks)
         if not (self.config.gpi if gpi is None else gpi) or not self._is_fitted:
             return own
         assert self.library_readout is not None
@@ -158,10 +177,9 @@ class ReplaySuccessorFeatures(BehaviourModel):
         rows = torch.einsum("lhd,nd->nhl", fitted, w[:1] if _is_one_task(w) else w)
         weight, bias = rows[:, :-1].expand(len(w), -1, -1), rows[:, -1].expand(len(w), -1)
         if self._library_is_complete:
-            return FoldedReadout(weight, bias)
-        return FoldedReadout(
-            torch.cat([own.weight, weight], dim=-1), torch.cat([own.bias, bias], dim=-1)
-        )
+            return FoldedReadout(weight, bias, tasks)
+        weight = torch.cat([own.weight, weight], dim=-1)
+        return FoldedReadout(weight, torch.cat([own.bias, bias], dim=-1), tasks)
 
     def values_of_tasks(
         self, hidden: Tensor, w: Tensor, rng: Generator | None = None, gpi: bool | None = None
@@ -173,7 +191,7 @@ class ReplaySuccessorFeatures(BehaviourModel):
         if self._library_is_complete:
             best.fill_(-torch.inf)
         w, known, fitted = w.to(self.device), self.known_tasks.to(self.device), None
-        weight, bias = (part.squeeze(-1) for part in self.psi.fold(w))
+        weight, bias = (part.squeeze(-1) for part in self.psi.fold(w)[:2])
         if self._is_fitted:
             assert self.library_readout is not None
             fitted = self.library_readout[self._is_known]

@@ -12,6 +12,7 @@ from visr.agents.base import Agent, BehaviourModel, Losses, psi_metrics
 from visr.config.fields import AgentConfig
 from visr.networks.successor import FoldedReadout
 from visr.ops import returns, sphere
+from visr.ops.look_up import look_up
 from visr.types import EnvSpec, Transitions, Unroll
 
 
@@ -43,7 +44,7 @@ class Visr(BehaviourModel):
         if not (self.config.gpi if gpi is None else gpi):
             return w.unsqueeze(-2)
         near = sphere.vmf_sample(w, self.config.gpi_kappa, self.config.gpi_samples, rng)
-        return torch.cat([w.unsqueeze(-2), near], dim=-2)
+        return sphere.joined(w, near)
 
     def action_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
         """max_i psi(s, a, w_i) . w, with readout = psi.fold(w): [N, hidden], [N, P, d] -> [N, actions]"""
@@ -95,15 +96,17 @@ def n_step_error(
         value = select(psi_next, greedy_actions(psi_next, unroll.w))
         discount = gamma * (~unroll.terminated).to(cumulant.dtype)
         y = returns.n_step(cumulant, discount, value, n, cut=unroll.truncated)
-    return select(psi[:-1], unroll.action) - y
+    return select(psi, unroll.action) - y
 
 
 def greedy_actions(psi: Tensor, w: Tensor) -> Tensor:
     """a* = argmax_a psi(s, a, w) . w: [..., actions, d] -> [...]"""
-    return (psi * w.unsqueeze(-2)).sum(dim=-1).argmax(dim=-1)
+    # one row per action, because products with short repeated rows are slow
+    weight = w.unsqueeze(-2).expand(*w.shape[:-1], psi.shape[-2], -1).contiguous()
+    return (psi * weight).sum(dim=-1).argmax(dim=-1)
 
 
 def select(psi: Tensor, action: Tensor) -> Tensor:
-    """psi(s, a) of one action: [..., actions, d], [...] -> [..., d]"""
-    index = action[..., None, None].expand(*action.shape, 1, psi.shape[-1])
-    return torch.gather(psi, -2, index).squeeze(-2)
+    """psi(s, a) of one action in the first steps: [T, ..., actions, d], [up to T, ...] -> [..., d]"""
+    first = torch.arange(action.numel(), device=action.device).view(action.shape)
+    return look_up(psi.flatten(0, -2), first * psi.shape[-2] + action)

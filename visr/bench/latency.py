@@ -1,11 +1,10 @@
-"""How long an answer takes: a task, an action, a refinement, a picture of the explorer, a start."""
+"""How long an answer takes: a task, an action, a refinement, a start."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import tempfile
-import time
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,10 +19,6 @@ from torch.nn import functional
 import visr
 from visr import working_directory
 from visr.bench.meter import Job, compared, rate, take_turns
-from visr.explorer import painting
-from visr.explorer.messages import RequestFields, encoded
-from visr.explorer.state import BackgroundRefinement
-from visr.explorer.task_requests import RequestedTask, TaskRequests
 from visr.finetuning.offline_q import BATCH
 from visr.inference.compare_methods import compare_methods
 from visr.inference.steps import RewardedSteps
@@ -33,8 +28,6 @@ from visr.run import Run
 STEPS = 100_000
 _EPISODE = 200
 """Steps of an episode."""
-_LONGEST_PAUSE = 0.2
-"""Seconds between a stroke and the next one."""
 GRID, MINATAR, CARTPOLE = "grid", "minatar-breakout", "cartpole"
 
 
@@ -85,7 +78,7 @@ def peak_mb(work: Callable[[], object]) -> float:
 
 
 def policy(seconds: float) -> dict[str, Any]:
-    """One action for one observation by `run.policy(task)`, against psi alone; and by ONNX Runtime."""
+    """One action for one observation by `run.policy(task)`, against psi's passes; and by ONNX Runtime."""
     return {name: _policy(name, seconds / 2) for name in (GRID, MINATAR)}
 
 
@@ -95,11 +88,11 @@ def _policy(model: str, seconds: float) -> dict[str, Any]:
     act, agent = run.policy(chosen), run.agent
     batch = torch.as_tensor(np.asarray(seen)[None])
     w = torch.as_tensor(chosen.w, dtype=torch.float32)[None]
-    policies = agent.sample_policies(w, None)
+    policies, readout = agent.sample_policies(w, None), agent.readout(w)
 
     def passes() -> int:
         with torch.inference_mode():
-            agent.psi.gpi_values(agent.psi.first_step(batch), policies, agent.readout(w))
+            agent.psi.gpi_values(agent.psi.first_step(batch), policies, readout)
         return 1
 
     def ours() -> int:
@@ -163,70 +156,6 @@ def refine(seconds: float) -> dict[str, Any]:
 
 
 _UPDATES = 200
-
-
-def explorer(seconds: float) -> dict[str, Any]:
-    """A painted reward to the numbers of its picture, against GPI in all states alone."""
-    run = visr.load(f"pretrained:{GRID}")
-    requests, rng = TaskRequests(run), np.random.default_rng(0)
-    num_states = painting.world(run).num_states
-
-    def answer() -> RequestedTask:
-        reward = rng.random(num_states).round(2).tolist()
-        fields = RequestFields.parse(encoded({"reward": reward}))
-        requested = requests.infer(fields, "paint")
-        encoded({"task": requested.to_dict(run), **painting.evaluate(run, requested.task, True)})
-        return requested
-
-    def stroke() -> int:
-        answer()
-        return 1
-
-    agent, states = run.agent, torch.arange(num_states)
-    w = torch.as_tensor(run.skill(0).w, dtype=torch.float32).expand(num_states, -1)
-    policies, readout = agent.sample_policies(w, None), agent.readout(w)
-
-    def passes() -> int:
-        with torch.inference_mode():
-            agent.action_values(agent.psi.first_step(states), policies, readout)
-        return 1
-
-    turns = take_turns({"strokes": stroke, "passes": passes}, seconds / 2)
-    times = 1000 * turns["strokes"]["wall"]
-    return {
-        **compared(turns["strokes"], turns["passes"], "cpu", "strokes"),
-        "milliseconds": 1000 / rate(turns["strokes"], "cpu"),
-        "wall_milliseconds_95th_percentile": float(np.quantile(times, 0.95)),
-        **_while_refining(run, answer, seconds / 2),
-    }
-
-
-def _while_refining(
-    run: Run, answer: Callable[[], RequestedTask], seconds: float
-) -> dict[str, float]:
-    """Strokes that each cancel the refinement of the one before: their answers, and until it has stopped."""
-    assert len(run.offline_steps)  # recorded now, once
-    background, rng = BackgroundRefinement(), np.random.default_rng(1)
-    answers, stops = [], []
-    end = time.perf_counter() + seconds
-    while not answers or time.perf_counter() < end:
-        background.start(run, answer())
-        time.sleep(rng.uniform(0, _LONGEST_PAUSE))  # the user moves the pointer
-        began = time.perf_counter()
-        background.cancel()
-        answer()
-        answers.append(time.perf_counter() - began)
-        background.start(run, answer())
-        time.sleep(rng.uniform(0, _LONGEST_PAUSE))
-        began = time.perf_counter()
-        background.cancel()
-        background.wait()
-        stops.append(time.perf_counter() - began)
-    return {
-        "wall_milliseconds_while_refining_95th_percentile": 1000
-        * float(np.quantile(answers, 0.95)),
-        "wall_milliseconds_to_cancel_95th_percentile": 1000 * float(np.quantile(stops, 0.95)),
-    }
 
 
 # ---- start-up

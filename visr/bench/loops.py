@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from gymnasium.vector import VectorEnv
+from torch import Tensor
 
 from visr import config as configuration
 from visr import envs
@@ -164,9 +165,9 @@ Product = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 def matrix_products(config: RunConfig) -> Job:
-    """The matrix products of one round of the loop."""
+    """The matrix products of one round of the loop, by `torch.matmul`."""
     shapes = _acting(config) + _learning(config)
-    products = [(times, torch.randn(left), torch.randn(right)) for times, left, right in shapes]
+    products = [(times, torch.randn(left), _factor(right)) for times, left, right in shapes]
     steps = config.training.num_envs * config.training.unroll_length
 
     @torch.inference_mode()
@@ -177,6 +178,11 @@ def matrix_products(config: RunConfig) -> Job:
         return steps
 
     return job
+
+
+def _factor(shape: tuple[int, ...]) -> Tensor:
+    """Stored as the networks store it, by outputs, which is also the quickest."""
+    return torch.randn(*shape[:-2], shape[-1], shape[-2]).mT
 
 
 def _acting(config: RunConfig) -> list[Product]:

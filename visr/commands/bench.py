@@ -59,6 +59,9 @@ def run(args: list[str]) -> int:
         raise UserError(f"seconds = {seconds} must be a finite number greater than 0.")
     options.check_range(chosen, ("num_processes",), 1, _MOST_PROCESSES)
     preset = _PRESETS.get(chosen.what, "") if chosen.preset is None else chosen.preset
+    from visr.bench import time_slices
+
+    time_slices.ask_for_long_ones()
     result = _measure(chosen, preset, seconds)
     rows = [(name.replace("_", " "), _words(value)) for name, value in _flat(result).items()]
     title = f"visr bench {chosen.what}" + (f", preset {preset}" if preset else "")
@@ -105,6 +108,10 @@ def _without_game(chosen: Options, preset: str, seconds: float) -> dict[str, Any
 
         return replay.replay(preset, seconds)
     options.refuse(chosen, ("preset",), "belongs to training loops")
+    if chosen.what == "explorer":
+        from visr.bench import strokes
+
+        return strokes.explorer(seconds)
     from visr.bench import latency
 
     return getattr(latency, chosen.what)(seconds)

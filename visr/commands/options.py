@@ -7,7 +7,8 @@ import difflib
 import inspect
 import io
 import re
-from typing import Annotated, Any, TypeVar
+import sys
+from typing import Annotated, Any, TextIO, TypeVar
 
 import tyro
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
@@ -47,6 +48,9 @@ _UNION = re.compile(
     r"no type matching \{None\}\|(INT|FLOAT) could be instantiated from \[(.*?)\]\.?"
 )
 """How tyro says that a number that may be missing is not a number."""
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_NO_DEFAULT = re.compile(r"\(default:(?:\x1b\[[0-9;]*m|[\s│|])*None\)")
+"""May be broken into two lines of a frame."""
 MOST = 2**31 - 1
 """The largest seed and count that every library takes."""
 
@@ -79,12 +83,12 @@ def parse(
     Values of the flags in `may_be_negative` may start with a minus sign: --reward "-abs(x0)".
     """
     args = _joined(args, may_be_negative)
-    page = io.StringIO()
+    page, shown = io.StringIO(), _HelpPage(sys.stdout)
     extra: dict[str, Any] = {} if default is None else {"default": default}
     doc = inspect.cleandoc(kind.__doc__ or "")
     description = f"{doc}\n\nExample: {EXAMPLES[verb]}" if verb in EXAMPLES else doc
     try:
-        with contextlib.redirect_stderr(page):
+        with contextlib.redirect_stderr(page), contextlib.redirect_stdout(shown):
             return tyro.cli(
                 kind,
                 args=args,
@@ -96,8 +100,39 @@ def parse(
             )
     except SystemExit as stop:
         if stop.code in (0, None):
+            print(_without_none(shown.getvalue()), end="")
             raise HelpShown from None
         raise UserError(_first_sentence(page.getvalue(), verb)) from None
+
+
+class _HelpPage(io.StringIO):
+    """Keeps what tyro prints, which depends on where it will be shown."""
+
+    def __init__(self, target: TextIO) -> None:
+        super().__init__()
+        self._target = target
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the terminal: frames are dashes where it is not UTF-8."""
+        return getattr(self._target, "encoding", None) or "ascii"
+
+    def isatty(self) -> bool:
+        """Whether colours are shown."""
+        return self._target.isatty()
+
+
+def _without_none(page: str) -> str:
+    """A page of help without "{None}|" and "(default: None)", which say that a flag may be left out."""
+
+    def blank(found: re.Match[str]) -> str:
+        return re.sub(r"[^\s│|]", " ", _COLOUR.sub("", found[0]))
+
+    lines = _NO_DEFAULT.sub(blank, page).split("\n")
+    for none, choice in ((r"\{None\}\|(\S+)", r"\1       "), (r"\{None,(\S+)", r"{\1     ")):
+        lines = [re.sub(none, choice, line) for line in lines]
+    was_text = zip(lines, page.split("\n"), strict=True)
+    return "\n".join(new for new, old in was_text if new.strip(" │|") or not old.strip(" │|"))
 
 
 def _joined(args: list[str], flags: tuple[str, ...]) -> list[str]:
@@ -137,6 +172,9 @@ def _first_sentence(page: str, verb: str) -> str:
     if missing := re.match(r"Missing from visr \w+: (--[\w-]+|[A-Z][\w.]*)", complaint):
         example = f"for example: {EXAMPLES[verb]}" if verb in EXAMPLES else "see its help"
         return f"`visr {verb}` needs {missing[1]}; {example}"
+    if missing := re.match(r"Missing from visr \w+: \{([\w,-]+)\}", complaint):
+        choices = missing[1].replace(",", ", ")
+        return f"`visr {verb}` needs one of {choices}; `visr {verb} --help` says what they do"
     complaint = _UNION.sub(r"\2 is not a number", complaint)
     for python in (" Got errors:", "; use sys."):  # the rest is about Python
         complaint = complaint.partition(python)[0]

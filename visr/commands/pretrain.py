@@ -81,6 +81,8 @@ def run(args: list[str]) -> int:
     default = _defaults(args)
     chosen = options.parse(Options, args, "pretrain", default)
     _refuse_steps_of_dataset(chosen, default)
+    if not any(word for word in args if word.startswith("--")) and chosen.env not in args:
+        terminal.say(f"No ENV was named: this trains in {chosen.env}.")
     if chosen.env != default.env:  # another environment has other defaults
         default = _defaults(args, chosen.env)
         chosen = options.parse(Options, args, "pretrain", default)

@@ -3,7 +3,7 @@
 # ruff: noqa: F401
 
 from visr.config.bounds import Bound
-from visr.config.check import check_env, check_value, trainable, validated
+from visr.config.check import check_env, trainable, validated
 from visr.config.fields import (
     ATARI,
     BASELINES,

@@ -87,14 +87,6 @@ def check_env(env: Any) -> None:
         )
 
 
-def check_value(name: str, value: Any) -> None:
-    """A value for the setting of that name, before it is used without a configuration."""
-    for section in SECTIONS:
-        hints = _type_hints(type(getattr(RunConfig(), section)))
-        if name in hints:
-            _check_value(name, value, hints[name])
-
-
 def check_fields(section: Any) -> None:
     """Every field of a section of settings."""
     hints = _type_hints(type(section))

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from visr.envs.grid.world import GridWorld
     from visr.envs.spaces import SpaceCodec
 
-LONGEST_EPISODE = 10_000
-"""Steps of an evaluated episode, where the environment has no time limit."""
 
 if GRID not in gymnasium.registry:
     gymnasium.register(
@@ -75,13 +73,6 @@ def _make(config: RunConfig, num_envs: int) -> VectorEnv:
     from visr.envs import gym
 
     return gym.make(config.env, num_envs, config.gym)
-
-
-def episode_limit(config: RunConfig, env: VectorEnv) -> int | None:
-    """Steps after which an evaluation cuts an episode; None where the environment has a time limit."""
-    if config.is_atari or config.env.startswith(MINATAR):
-        return None
-    return None if getattr(env, "max_episode_steps", 0) else LONGEST_EPISODE
 
 
 def exact_model(config: RunConfig) -> GridWorld | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -51,7 +51,7 @@ class EpisodeSteps(NamedTuple):
 class Episode:
     """The task and the return of one episode."""
 
-    w: Floats
+    w: Floats = field(repr=False)
     """[d], the task it began with."""
     score: float = 0.0
     """The sum of raw rewards."""

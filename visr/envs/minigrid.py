@@ -35,7 +35,7 @@ class State(NamedTuple):
     """MiniGrid's encoding of all cells."""
 
 
-class Table(NamedTuple):
+class TransitionTable(NamedTuple):
     """All reachable states and what every action does."""
 
     states: list[State]
@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 
 @functools.cache
-def table(task: str) -> Table:
+def table(task: str) -> TransitionTable:
     """Try every action of MiniGrid's environment `task` in every state that can be reached."""
     env = _made(task)
     now = begun = _state(env)
@@ -79,7 +79,7 @@ def table(task: str) -> Table:
     acts = (after != np.arange(len(states))[:, None]).any(axis=0)
     after, reward, ends = after[:, acts], reward[:, acts], ends[:, acts]
     starts = [k for k, s in enumerate(states) if s[2:] == begun[2:] and k not in solved]
-    return Table(
+    return TransitionTable(
         states,
         after,
         reward.astype(np.float64),

@@ -63,7 +63,7 @@ def load(env: str) -> str | EnvSpec:
         return name  # an id; gymnasium says what is wrong with it
     classes = {key: value for key, value in vars(loaded).items() if _is_env_class(value)}
     own = [key for key, value in classes.items() if value.__module__ == loaded.__name__]
-    has = f"it has {', '.join(own)}" if own else "it has no environment class"
+    has = f"it has {', '.join(own)}" if own else "it defines no class that is a gymnasium.Env"
     raise UserError(
         f"There is no environment class {name!r} in {module!r}; "
         + did_you_mean(name, own, f"{has}.")

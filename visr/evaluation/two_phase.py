@@ -15,7 +15,7 @@ from visr import arguments, atari_games, envs
 from visr.agents.base import Agent
 from visr.agents.diayn import Diayn
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
-from visr.config import RunConfig
+from visr.config import MINATAR, RunConfig
 from visr.envs.episodes import EpisodeSteps, TaskActor, TaskSchedule, play_episodes
 from visr.inference import prompts
 from visr.inference.collect import (
@@ -36,6 +36,8 @@ from visr.storage.records.two_phase import AS_TRAINED, UNADAPTED, UNTRAINED, Con
 from visr.storage.run_dir import RunDir
 from visr.training import devices
 
+LONGEST_EPISODE = 10_000
+"""Steps of an evaluated episode, where the environment has no time limit."""
 NUM_TRIALS = 30
 """Episodes that evaluate a task; the paper's number."""
 _DRAWS = 3
@@ -207,7 +209,7 @@ def score(
 ) -> Condition:
     """Raw scores of whole episodes of any actor."""
     with devices.threads(config.training):
-        limit = envs.episode_limit(config, env)
+        limit = _episode_limit(config, env)
         episodes = play_episodes(
             actor, env, schedule, num_episodes, seed=seed, max_episode_steps=limit, on_step=on_step
         )
@@ -217,6 +219,13 @@ def score(
     num_steps = [episode.num_steps for episode in episodes]
     num_cut = sum(not episode.is_finished for episode in episodes)
     return Condition.from_scores(name, scores, num_steps, normalised, r_squared, num_cut)
+
+
+def _episode_limit(config: RunConfig, env: VectorEnv) -> int | None:
+    """Steps after which an evaluation cuts an episode; None where the environment has a time limit."""
+    if config.is_atari or config.env.startswith(MINATAR):
+        return None
+    return None if getattr(env, "max_episode_steps", 0) else LONGEST_EPISODE
 
 
 def to_record(

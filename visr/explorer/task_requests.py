@@ -49,13 +49,15 @@ class RequestedTask:
 
     def to_dict(self, run: Run) -> dict[str, Any]:
         """The JSON that the page shows."""
-        scripts = {str(gpi).lower(): self._script(run.path, gpi) for gpi in (False, True)}
+        place = Path(run.address)  # pretrained:NAME is no file
+        name = str(place.resolve()) if place.exists() else run.address
+        scripts = {str(gpi).lower(): self._script(name, gpi) for gpi in (False, True)}
         return {**self.task.to_dict(), "id": self.id, "words": self.words, "python": scripts}
 
-    def _script(self, run: Path, gpi: bool) -> str:
+    def _script(self, run: str, gpi: bool) -> str:
         """A complete program: load the run, infer the task, make its policy."""
         numpy = ["import numpy as np"] if any("np." in line for line in self.lines) else []
-        load = f"run = visr.load({str(run.resolve())!r})"
+        load = f"run = visr.load({run!r})"
         policy = f"policy = run.policy(task, gpi={gpi}, epsilon=0)"
         return "\n".join([*numpy, "import visr", "", load, *self.lines, policy, ""])
 
@@ -195,7 +197,8 @@ class TaskRequests:
                 "task = run.infer(demonstration=(observations, actions))",
             ]
         known = np.append(actions, -1)  # the action after the last state is not known
-        return self._inferred(Demonstration(name, states, known), lines)
+        shown = self.run.inference.beside_recorded(Demonstration(name, states, known))
+        return self._inferred(shown, lines)
 
     def _preferences(self, request: RequestFields) -> RequestedTask:
         """Answers to the page's questions."""

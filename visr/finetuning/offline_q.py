@@ -15,7 +15,7 @@ from visr.finetuning.offline_steps import OfflineSteps
 from visr.finetuning.policy_value import move_average, n_step
 from visr.networks.residual_values import ResidualValues
 from visr.ops.adam import Adam
-from visr.training.learner import load_moments, moments, within
+from visr.training.learner import within
 
 RATE = 1e-3
 BATCH, _TARGET_RATE, _MAX_GRADIENT_NORM = 512, 0.05, 10.0
@@ -108,7 +108,7 @@ class NetworkLearner:
 
     def state(self) -> dict[str, Tensor]:
         """Both networks, the optimiser's moments and the random draws to come."""
-        found = {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        found = {f"adam.{k}": v for k, v in self._optimiser.moments().items()}
         for name, network in (("network.", self._network), ("target.", self._target)):
             found |= {name + k: v for k, v in network.state_dict().items()}
         return found | {"rng": self._rng.get_state()}
@@ -117,7 +117,7 @@ class NetworkLearner:
         try:
             self._network.load_state_dict(within(tensors, "network."))
             self._target.load_state_dict(within(tensors, "target."))
-            load_moments(self._optimiser, within(tensors, "adam."))
+            self._optimiser.load_moments(within(tensors, "adam."))
             self._rng.set_state(tensors["rng"])
         except (KeyError, RuntimeError, TypeError) as error:
             raise ValueError("its networks are others") from error

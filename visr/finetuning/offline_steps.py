@@ -63,7 +63,7 @@ class OfflineSteps:
     def observations(self, rows: Tensor) -> Tensor:
         """Observations as networks take them: [n] -> [n, ...]"""
         kept = self.observation[rows]
-        return unpacked(kept, self.space.shape) if _is_packed(self.space) else kept  # pyright: ignore
+        return unpacked(kept, self.space.shape) if are_planes(self.space) else kept  # pyright: ignore
 
     @property
     def bytes_each(self) -> int:
@@ -98,10 +98,6 @@ class OfflineSteps:
         for part, steps in self.chunks():
             reward[part] = torch.as_tensor(np.asarray(of(steps)), dtype=torch.float32)
         return reward
-
-
-def _is_packed(space: spaces.Space) -> bool:
-    return are_planes(space)
 
 
 def of_replay(run: RunDir, config: RunConfig, space: spaces.Space) -> OfflineSteps | None:
@@ -210,7 +206,7 @@ def _of_arrays(
     if not count:
         raise UserError(f"There are no steps in {source}; refinement needs recorded steps.")
     both = np.concatenate([before, reached])
-    if _is_packed(space):
+    if are_planes(space):
         both = np.packbits(both.reshape(len(both), -1), axis=-1)
     same = np.append(episode[1:] == episode[:-1], False)
     return OfflineSteps(

@@ -14,7 +14,7 @@ from visr.config import FinetuneConfig
 from visr.networks.residual_values import RefinedSuccessorFeatures, ResidualValues
 from visr.networks.successor import SuccessorFeatures
 from visr.ops.adam import Adam
-from visr.training.learner import load_moments, moments, within
+from visr.training.learner import within
 from visr.types import Unroll
 
 _SMALLEST_UNIT = 0.1
@@ -99,7 +99,7 @@ class QLearner:
     def state(self) -> dict[str, Tensor]:
         """Agent, target, optimiser, unit and offset; any run loads the agent by these names."""
         tensors = {f"learner.agent.{k}": v for k, v in self.agent.state_dict().items()}
-        tensors |= {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        tensors |= {f"adam.{k}": v for k, v in self._optimiser.moments().items()}
         tensors |= {f"target.{k}": v for k, v in self._target.state_dict().items()}
         unit = torch.tensor(self.unit, dtype=torch.float64)
         return tensors | {"offset": self.offset.detach(), "unit": unit}
@@ -109,7 +109,7 @@ class QLearner:
         self.num_updates = num_updates
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._target.load_state_dict(within(tensors, "target."))
-        load_moments(self._optimiser, within(tensors, "adam."))
+        self._optimiser.load_moments(within(tensors, "adam."))
         with torch.no_grad():
             self.offset.copy_(tensors["offset"])
         self.unit = float(tensors["unit"])

@@ -23,7 +23,7 @@ from visr.networks.mlp_torsos import first_layer, linear
 from visr.ops import derived_seed
 from visr.ops.adam import Adam
 from visr.training.actor import Actor
-from visr.training.learner import load_moments, moments, within
+from visr.training.learner import within
 from visr.training.replay import ReplayBuffer
 from visr.types import EnvSpec, Unroll
 
@@ -166,7 +166,7 @@ class RelabelledSteps:
         """All but the steps, which a resumed fine-tuning collects again."""
         tensors = {f"psi.{k}": v for k, v in self._actor.psi.state_dict().items()}
         tensors |= {f"model.{k}": v for k, v in self._model.state_dict().items()}
-        tensors |= {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        tensors |= {f"adam.{k}": v for k, v in self._optimiser.moments().items()}
         digest = self._digest.digest() if self.is_collected else self._expected_digest or b""
         numbers = [self._smallest, self._largest, *astuple(self._fit)]
         return tensors | {
@@ -187,7 +187,7 @@ class RelabelledSteps:
             raise ValueError("its digest of reward-free steps is damaged")
         self._actor.psi.load_state_dict(within(tensors, "psi."))
         self._model.load_state_dict(within(tensors, "model."))
-        load_moments(self._optimiser, within(tensors, "adam."))
+        self._optimiser.load_moments(within(tensors, "adam."))
         self._smallest, self._largest, *sums = numbers.double().tolist()
         self._fit = RunningRSquared(*sums)
         self._expected_digest = bytes(digest.tolist()) or None

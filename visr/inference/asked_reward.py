@@ -39,7 +39,7 @@ class AskedReward:
         """What the return sums."""
         return {
             "env": "the environment's own reward",
-            "goal": f"closeness to the goal {self.text}, from 0 to 1 per step",
+            "goal": f"closeness to the goal {self.text.removeprefix('goal ')}, from 0 to 1 per step",
             "fitted": f"the reward of {self.text}, as the fit predicts it",
             "features": "phi . w, the reward as the agent represents it",
         }.get(self.kind, f"the asked reward {self.text}")

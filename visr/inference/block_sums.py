@@ -56,13 +56,6 @@ def projected(sums: RewardSums, w: Floats) -> RewardSums:
     return narrow
 
 
-def explained(held_out: RewardSums, fit: Fit) -> float:
-    """1 - SSE / sum r^2 of a fit's predictions on other steps: high where they predict a constant, too."""
-    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])
-    sse = float(coefficients @ held_out.moments @ coefficients)
-    return 1 - max(sse, 0.0) / max(float(held_out.moments[-2, -2]), 1e-300)
-
-
 def predicted(held_out: RewardSums, fit: Fit) -> float:
     """1 - SSE / SST of a fit's predictions on other steps; 0 where their reward never changes."""
     coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])  # phi . w - r + intercept

@@ -45,9 +45,8 @@ def collect_rewarded(
 
     `on_step` sees every step with its observations.
     """
-    for name, value in (("num_episodes", num_episodes), ("num_steps", num_steps)):
-        if value < 1:
-            raise UserError(f"{name} = {value} must be at least 1.")
+    if num_steps < 1:
+        raise UserError(f"num_steps = {num_steps} must be at least 1.")
     schedule = schedule or TaskSchedule(own_tasks(agent, seed))
     env = envs.make_vec(config, min(NUM_ENVS, num_episodes))
     random = torch.Generator().manual_seed(derived_seed(seed, ACTIONS))

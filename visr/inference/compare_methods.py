@@ -23,7 +23,7 @@ from visr.inference.regression import (
 )
 from visr.inference.search import SearchResult
 from visr.inference.steps import Floats, RewardedSteps, TriedTasks
-from visr.ops.regression import RewardSums, has_constant, solve
+from visr.ops.regression import Fit, RewardSums, solve
 
 SMOOTHED, BOTH = "smoothed search", "both states"
 _RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -39,7 +39,7 @@ def compare_methods(steps: RewardedSteps) -> Comparison:
     estimates = {name: row.estimate for name, row in rows.items()}
     require_any(estimates)
     validations = _validations(rows, steps.tried)
-    is_exact = steps.is_constant and has_constant(steps.sums())  # R^2 of a constant says nothing
+    is_exact = steps.is_constant and _has_constant(steps.sums())  # R^2 of a constant says nothing
     best = LEAST_SQUARES if is_exact and LEAST_SQUARES in estimates else _best(validations)
     fits = [name for name, row in rows.items() if row.explained >= explain.LITTLE]
     if steps.prefers_regression and fits:
@@ -78,7 +78,7 @@ def _by_mean(blocks: list[RewardSums]) -> dict[str, _MethodResult]:
     if found is None:
         return {}
     others, held_out = (block_sums.projected(sums, found.w) for sums in block_sums.split(blocks))
-    explained = block_sums.explained(held_out, solve(others))
+    explained = _share_explained(held_out, solve(others))
     return {search.MEAN: _by_search(found, blocks)._replace(explained=explained)}
 
 
@@ -96,7 +96,7 @@ def _by_regressions(steps: RewardedSteps, blocks: list[RewardSums]) -> dict[str,
 def _by_both_states(steps: RewardedSteps, gamma: float) -> _MethodResult | None:
     """Ridge regression on chi(s) and chi(s'); None where the task is 0."""
     blocks = joined_states(steps).blocks()
-    centred = not has_constant(block_sums.total(blocks))
+    centred = not _has_constant(block_sums.total(blocks))
     settings = {"centred": centred, "ridge": _best_ridge(blocks, centred)}
     resampled = block_sums.resampled(blocks, block_sums.FEWER_RESAMPLES)
     row = _by_regression(BOTH, settings, blocks, resampled)
@@ -118,7 +118,7 @@ def _regressions(blocks: list[RewardSums], is_constant: bool) -> dict[str, dict[
     """Settings of `solve` by method; a constant reward or feature leaves nothing to centre."""
     if is_constant:
         return {LEAST_SQUARES: {}}
-    if has_constant(block_sums.total(blocks)):
+    if _has_constant(block_sums.total(blocks)):
         return {"ridge": {"ridge": _best_ridge(blocks, centred=False)}}
     return {
         LEAST_SQUARES: {},
@@ -127,6 +127,13 @@ def _regressions(blocks: list[RewardSums], is_constant: bool) -> dict[str, dict[
         "centred ridge": {"centred": True, "ridge": _best_ridge(blocks, centred=True)},
         "whitened": {"centred": True, "whitened": True},
     }
+
+
+def _has_constant(sums: RewardSums) -> bool:
+    """Whether one feature among others is the same, and not 0, in all steps: the offset of the reward."""
+    second, total = np.diag(sums.moments)[:-2], sums.moments[-1, :-2]
+    is_constant = sums.num_steps * second - total**2 <= 1e-9 * sums.num_steps * second
+    return bool((is_constant & (second > 0)).any() and not is_constant.all())
 
 
 def _best_ridge(blocks: list[RewardSums], centred: bool) -> float:
@@ -153,8 +160,15 @@ def _by_regression(
         block_sums.predicted(held_out, part),
         part.w / max(float(np.linalg.norm(part.w)), 1e-12),
         np.array([other.w for other in again if other is not None] or [fit.w]),
-        block_sums.explained(held_out, part),
+        _share_explained(held_out, part),
     )
+
+
+def _share_explained(held_out: RewardSums, fit: Fit) -> float:
+    """1 - SSE / sum r^2 of a fit's predictions on other steps: high where they predict a constant, too."""
+    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])
+    sse = float(coefficients @ held_out.moments @ coefficients)
+    return 1 - max(sse, 0.0) / max(float(held_out.moments[-2, -2]), 1e-300)
 
 
 def _by_search(found: SearchResult, blocks: list[RewardSums]) -> _MethodResult:

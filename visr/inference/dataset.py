@@ -164,7 +164,8 @@ def _encoded(path: str | Path, given: NDArray, count: int, codec: SpaceCodec) ->
     if given.dtype.kind not in "iufb":
         raise UserError(f"{path} holds something other than numbers; it needs arrays of numbers.")
     shape = space.shape or ()
-    if given.shape != (count, *shape) and given.shape == (count, *(own.shape or ())):
+    is_own = own.shape is not None and given.shape == (count, *own.shape)
+    if given.shape != (count, *shape) and is_own:
         given = codec.encode(given)
     if given.shape != (count, *shape):
         raise UserError(

@@ -26,7 +26,7 @@ from visr.inference.steps import RewardedSteps
 from visr.storage import schema
 from visr.storage.files import read_checked_arrays, tensor_metadata, write_tensors
 from visr.storage.records.task import RewardFunction
-from visr.training import devices
+from visr.training import devices, progress
 from visr.types import Unroll
 
 _NUM_ENVS = 32
@@ -168,6 +168,7 @@ def record(
             on_step=keep,
         )
     env.close()
+    note(num_steps)
 
     def joined(arrays: Iterable[NDArray]) -> NDArray:
         return np.concatenate(list(arrays))[:num_steps]
@@ -233,7 +234,9 @@ def kept(path: Path, agent: BehaviourModel, config: RunConfig, num_steps: int) -
             f"No sample of {config.env} was kept, as its observations are large or recorded_steps "
             "is 0; use --reward env, or an .npz file of observations and rewards."
         )
-    recorded = record(agent, config, config.inference.recorded_steps)
+    count = config.inference.recorded_steps
+    note = progress.counted_steps("recording a sample, once", count)
+    recorded = record(agent, config, count, note=note)
     return keep(recorded, path, num_steps)
 
 

@@ -16,6 +16,7 @@ from visr import config as configuration
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import RunConfig
+from visr.envs.observations import encoded_parts
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
 from visr.inference import (
@@ -159,9 +160,14 @@ class TaskInference:
         return goal.of_observation(_goal_name(state, self.world), state, recorded, self.codec)
 
     def _demonstration(self, given: Any) -> Demonstration:
-        """A demonstration, to be compared with recorded states or cells where there are some."""
-        is_known = self.world is not None or self._is_recorded
-        return dataclasses.replace(self._demonstrated(given), has_reference=is_known)
+        return self.beside_recorded(self._demonstrated(given))
+
+    def beside_recorded(self, shown: Demonstration) -> Demonstration:
+        """A demonstration that is compared with recorded states, or with cells, where there are some."""
+        is_world, is_recorded = self.world is not None, self._is_recorded
+        recorded = self.recording if is_recorded and not is_world else None
+        known = is_world or is_recorded
+        return dataclasses.replace(shown, has_reference=known, recorded=recorded)
 
     def _demonstrated(self, given: Any) -> Demonstration:
         """Observations, (observations, actions), or the name of an .npz file."""
@@ -243,9 +249,10 @@ class TaskInference:
 
     def _encoded(self, given: Any, what: str) -> NDArray:
         """Observations [N, ...] as networks take them, from one or many of the environment's own."""
+        if (parts := encoded_parts(self.codec, given)) is not None:
+            return dataset.from_arrays(f"The {what}", {"observations": parts}, self.codec).reached
         array = arguments.array(given, f"The {what}")
-        shape = self.codec.own_space.shape
-        if shape is not None and array.shape == shape:
+        if array.shape in (self.codec.own_space.shape, self.codec.space.shape):
             array = array[None]
         return dataset.from_arrays(f"The {what}", {"observations": array}, self.codec).reached
 
@@ -260,7 +267,7 @@ class TaskInference:
             steps = diagnosis.steps_of_recording(agent, self.recording())
         asked = asked_reward(task, agent, self.codec)
         reward = None
-        if steps is not None and asked.kind != "env":  # its own rewards were not recorded
+        if steps is not None and asked.kind not in ("env", "features"):  # rewards that are known
             reward = asked.of(steps)
         planes, path = envs.plane_names(self.config), self._directory.library
         return diagnosis.diagnose(agent, task.w, path, steps, reward, planes)
@@ -284,7 +291,7 @@ class TaskInference:
         clip = counts.pop("clip_rewards", None)
         if prompt.given == ENV_REWARD:
             self.require_rewards()
-            steps = self.collect_rewarded(**counts)
+            steps = collect.collect_rewarded(self.agent, self.config, **counts)
             clip = self.config.inference.clip_rewards if clip is None else clip
             return steps.clipped() if clip else steps
         if counts or clip is not None:
@@ -304,11 +311,6 @@ class TaskInference:
             raise UserError(
                 f"{self.config.env} has no rewards of its own; describe one, such as goal:2,3 or boxes:7."
             )
-
-    def collect_rewarded(self, **counts: Any) -> RewardedSteps:
-        """Steps with the environment's own rewards; each episode pursues a task drawn as in training."""
-        configuration.check_value("seed", counts.get("seed", 0))
-        return collect.collect_rewarded(self.agent, self.config, **counts)
 
     @property
     def _is_recorded(self) -> bool:

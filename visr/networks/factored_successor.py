@@ -93,9 +93,10 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
     def policy_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
         """psi(s, a, w_i) . w of every policy i: hidden [N, hidden], [N, P, d] -> [N, P, actions]
 
-        The readout has one column for all policies, or one for each.
+        The readout has one column for all policies, or one for each; it may know the policies already.
         """
-        of_tasks = self._of_policies(policies).unsqueeze(-2)
+        known = self.of_policies(policies) if readout.tasks is None else readout.tasks
+        of_tasks = known.unsqueeze(-2)
         joined = (self.of_actions(hidden).unsqueeze(1) + of_tasks).relu_()
         if readout.weight.shape[-1] == 1:
             values = torch.bmm(joined.flatten(1, 2), readout.weight).view(joined.shape[:3])
@@ -103,10 +104,15 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
             values = (joined @ readout.weight.mT.unsqueeze(-1)).squeeze(-1)
         return values + readout.bias.unsqueeze(-1)
 
-    def _of_policies(self, policies: Tensor) -> Tensor:
-        """V of every policy, [N, P, width]; once if all states consult the same ones."""
+    def of_policies(self, policies: Tensor) -> Tensor:
+        """V of every policy, [N, P, width]; once for those that all states consult."""
+        count = len(policies)
         if policies.shape[1] > 1 and policies.stride(0) == 0:
-            return self.of_tasks(policies[0]).expand(len(policies), -1, -1)
+            return self.of_tasks(policies[0]).expand(count, -1, -1)
+        own, others = policies[:, :1], policies[:, 1:]
+        if count > 1 and others.shape[1] > 1 and bool((others == others[:1]).all()):
+            shared = self.of_tasks(others[0]).expand(count, -1, -1)
+            return torch.cat([self.of_tasks(own), shared], dim=1)
         return self.of_tasks(policies)
 
     def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
@@ -122,7 +128,7 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
         """
         chosen = self.of_actions(hidden)[torch.arange(len(action)), action]
         joined = (chosen + self.of_tasks(w).unsqueeze(1)).relu()
-        weight, bias = self.fold(w)
+        weight, bias, _ = self.fold(w)
         return UnderTasks(
             torch.bmm(joined, weight).squeeze(-1) + bias, self.sums(joined[:num_whole])
         )
@@ -137,7 +143,7 @@ class FactoredSuccessorFeatures(SuccessorFeatures):
         changes at random from update to update.
         """
         joined = (self.of_actions(hidden) + self.of_tasks(w)[:, None, None]).relu_()
-        weight, bias = self.fold(w)
+        weight, bias, _ = self.fold(w)
         values = torch.bmm(joined.flatten(1, 2), weight).view(joined.shape[:3]) + bias[..., None]
         if temperature == 0:
             value, action = values.max(dim=-1)

@@ -8,9 +8,10 @@ from itertools import pairwise
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
-from torch.nn import functional
 
 from visr.errors import UserError
+from visr.ops.linear import linear as linear_layer
+from visr.ops.look_up import look_up
 
 
 class OneHot(nn.Module):
@@ -23,7 +24,7 @@ class OneHot(nn.Module):
 
     def forward(self, observation: Tensor) -> Tensor:
         """observation [...] int64 -> [..., size]"""
-        return functional.embedding(observation, self.weight)
+        return look_up(self.weight, observation)
 
 
 class Normaliser(nn.Module):
@@ -89,7 +90,8 @@ class HiddenLayers(nn.Sequential):
         """[..., first size] -> [..., last size]"""
         hidden = input
         for layer in self:
-            hidden = layer(hidden).relu()  # not in place: autograd would copy to undo it
+            assert isinstance(layer, nn.Linear)
+            hidden = linear_layer(hidden, layer, relu=True)
         return hidden
 
 

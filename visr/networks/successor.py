@@ -8,10 +8,11 @@ from typing import NamedTuple
 import torch
 from gymnasium import spaces
 from torch import Tensor, nn
-from torch.nn import functional
 
 from visr.networks import mlp_torsos
 from visr.ops import sphere
+from visr.ops.linear import linear
+from visr.ops.look_up import look_up
 from visr.types import EnvSpec, Unroll
 
 
@@ -37,6 +38,8 @@ class FoldedReadout(NamedTuple):
     """[N, hidden, actions]"""
     bias: Tensor
     """[N, actions]"""
+    tasks: Tensor | None = None
+    """[N, P, width]: what psi reads of the policies, if they are the same in every step and known here."""
 
 
 class SuccessorFeatures(nn.Module, ABC):
@@ -134,12 +137,14 @@ class MlpFeatures(Features):
         """
         if self.num_states is None or observation.numel() <= self.num_states:
             return self._embed(observation)
-        every_state = torch.arange(self.num_states, device=observation.device)
-        return functional.embedding(observation, self._embed(every_state))
+        assert isinstance(self.observation, mlp_torsos.OneHot)
+        return look_up(self._from_first(self.observation.weight), observation)
 
     def _embed(self, observation: Tensor) -> Tensor:
-        hidden = (self.observation(observation) + self.bias).relu()
-        return self._scaled(self.readout(self.body(hidden)))
+        return self._from_first(self.observation(observation))
+
+    def _from_first(self, hidden: Tensor) -> Tensor:
+        return self._scaled(self.readout(self.body((hidden + self.bias).relu_())))
 
 
 class MlpSuccessorFeatures(SuccessorFeatures):
@@ -173,13 +178,17 @@ class MlpSuccessorFeatures(SuccessorFeatures):
 
     step = trunk  # the same for any leading axes
 
+    def along(self, unroll: Unroll) -> Tensor:
+        return self.heads(self.observation(unroll.observation), unroll.w)
+
     def first_step(self, observation: Tensor) -> Tensor:
         """[...] -> [..., hidden]"""
         return self.observation(observation)
 
     def heads(self, hidden: Tensor, w: Tensor) -> Tensor:
-        hidden = self.body((hidden + self.task(w)).relu())
-        return self.readout(hidden).unflatten(-1, (self.num_actions, self.num_features))
+        hidden = self.body((hidden + self.task(w)).relu_())
+        psi = linear(hidden, self.readout)
+        return psi.unflatten(-1, (self.num_actions, self.num_features))
 
     def fold(self, w: Tensor) -> FoldedReadout:
         w, shape = self.cumulant_weights(w), (self.num_actions, self.num_features)
@@ -190,6 +199,5 @@ class MlpSuccessorFeatures(SuccessorFeatures):
 
     def gpi_values(self, hidden: Tensor, policies: Tensor, readout: FoldedReadout) -> Tensor:
         hidden = self.task(policies).add_(hidden.unsqueeze(1)).relu_()
-        for layer in self.body:
-            hidden = layer(hidden).relu_()
+        hidden = self.body(hidden)
         return torch.bmm(hidden, readout.weight).amax(dim=1).add_(readout.bias)

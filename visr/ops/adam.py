@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 _BETAS = (0.9, 0.999)
+_STATE = ("step", "exp_avg", "exp_avg_sq")
 
 
 class Adam:
@@ -75,16 +76,22 @@ class Adam:
         }
         return self.state[parameter]
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state by the parameters' numbers."""
+    def moments(self) -> dict[str, Tensor]:
+        """The state of every parameter, as NUMBER.NAME."""
         numbered = enumerate(self._parameters)
-        state = {k: self.state[one] for k, one in numbered if one in self.state}
-        return {"state": state, "param_groups": self.param_groups}
+        kept = ((k, self.state[one]) for k, one in numbered if one in self.state)
+        return {f"{k}.{name}": tensor for k, state in kept for name, tensor in state.items()}
 
-    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        """Take the state, not the settings."""
-        parameters, state = self._parameters, saved["state"]
-        self.state = {
-            parameters[k]: {name: x.to(parameters[k].device) for name, x in kept.items()}
-            for k, kept in state.items()
-        }
+    def load_moments(self, tensors: Mapping[str, Tensor]) -> None:
+        """The inverse of `moments`; settings stay as they are."""
+        parameters = self._parameters
+        self.state = {}
+        for key, tensor in tensors.items():
+            number, name = key.split(".")
+            parameter = parameters[int(number)]
+            kept = tensor.to(parameter.device)
+            if name != "step":  # fused Adam needs the parameter's memory layout
+                kept = torch.empty_like(parameter).copy_(tensor)
+            self.state.setdefault(parameter, {})[name] = kept
+        if any(len(state) != len(_STATE) for state in self.state.values()):
+            raise KeyError(f"a parameter does not have all of {', '.join(_STATE)}")

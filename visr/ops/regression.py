@@ -186,21 +186,6 @@ def _at_best_scale(gain: Vector, spread: Vector, cross: Vector) -> Vector:
     return gain * (float(w @ cross) / size if size > 0 else 0.0)
 
 
-def has_constant(sums: RewardSums) -> bool:
-    """Whether one feature among others is the same, and not 0, in all steps: the offset of the reward."""
-    second, total = np.diag(sums.moments)[:-2], sums.moments[-1, :-2]
-    is_constant = sums.num_steps * second - total**2 <= 1e-9 * sums.num_steps * second
-    return bool((is_constant & (second > 0)).any() and not is_constant.all())
-
-
-def explained(sums: RewardSums, w: NDArray[np.float64]) -> float:
-    """The share of the reward's variance that phi . w explains with the best scale and offset."""
-    about_mean = sums.about_mean()
-    together, spread = float(w @ about_mean[:-1, -1]), float(w @ about_mean[:-1, :-1] @ w)
-    total = float(about_mean[-1, -1])
-    return together**2 / (spread * total) if spread > 0 and total > 0 else 0.0
-
-
 def _require_finite(what: str, x: NDArray[np.float64]) -> None:
     bad = x.size - np.count_nonzero(np.isfinite(x))
     if bad:

@@ -13,7 +13,8 @@ from visr import arguments
 from visr.agents.base import Agent
 from visr.agents.epsilon_greedy_actor import EpsilonGreedyActor
 from visr.config.fields import TrainingConfig
-from visr.envs.spaces import SpaceCodec, is_text
+from visr.envs.observations import encoded
+from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
 from visr.storage.records.task import Task
 from visr.storage.summaries import Summary
@@ -123,11 +124,7 @@ def observations(agent: Agent, codec: SpaceCodec, given: Any) -> tuple[torch.Ten
 
     Raises a UserError for anything that is not an observation of this environment.
     """
-    batch, is_single = _batched(codec.own_space, given)
-    try:
-        array = codec.encode(batch)
-    except ValueError as error:
-        raise UserError(f"The parts of these observations do not fit together: {error}.") from None
+    array, is_single = encoded(codec, given)
     return torch.as_tensor(array.astype(agent.spec.observation_space.dtype)), is_single
 
 
@@ -139,39 +136,6 @@ def states(agent: Agent, codec: SpaceCodec, given: ArrayLike) -> torch.Tensor:
         return batch.reshape(array.shape).to(agent.device)
     batch, is_single = observations(agent, codec, given)
     return (batch[0] if is_single else batch).to(agent.device)
-
-
-def _batched(space: spaces.Space, given: Any) -> tuple[Any, bool]:
-    if isinstance(space, spaces.Dict):
-        parts = {key: _batched(part, _item(given, key)) for key, part in space.items()}
-        is_single = all(single for _, single in parts.values())
-        return {key: part for key, (part, _) in parts.items()}, is_single
-    if isinstance(space, spaces.Tuple):
-        pieces = [_batched(part, _item(given, index)) for index, part in enumerate(space)]
-        return tuple(part for part, _ in pieces), all(single for _, single in pieces)
-    if is_text(space):
-        return ([given], True) if isinstance(given, str) else (given, False)
-    array, shape = arguments.array(given, "observation"), space.shape or ()
-    is_right = array.shape[array.ndim - len(shape) :] == shape and array.ndim <= len(shape) + 1
-    if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
-        low = space.start
-        high = low + (space.n if isinstance(space, spaces.Discrete) else space.nvec) - 1
-        is_whole = is_right and array.dtype.kind in "iu"
-        if not is_whole or not ((array >= low) & (array <= high)).all():
-            raise UserError(f"Observations of this world are whole numbers from {low} to {high}.")
-    elif not is_right or array.dtype.kind not in "iufb":
-        raise UserError(f"Observations of this world have shape {shape}, not {array.shape}.")
-    is_single = array.ndim == len(shape)
-    return (array[None] if is_single else array), is_single
-
-
-def _item(given: Any, key: Any) -> Any:
-    try:
-        return given[key]
-    except (KeyError, IndexError, TypeError):
-        raise UserError(
-            f"An observation of this world has a part {key!r}, and this one has not."
-        ) from None
 
 
 @torch.inference_mode()

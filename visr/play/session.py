@@ -106,7 +106,6 @@ _MOST, _MOST_ON_ENDLESS_GRID = 4_500, 100
 
 
 @arguments.checked
-@arguments.checked
 def play(
     agent: Agent,
     config: RunConfig,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,9 +11,6 @@ from visr.agents.base import Agent, Losses
 from visr.networks import conv_torsos
 from visr.ops.adam import Adam
 from visr.types import BY_UNROLL, Unroll
-
-if TYPE_CHECKING:
-    from torch import optim
 
 
 class Reducer(Protocol):
@@ -97,12 +94,12 @@ class Learner:
     def state(self) -> dict[str, Tensor]:
         """Every tensor that later updates depend on, by name."""
         tensors = {f"agent.{k}": v for k, v in self.agent.state_dict().items()}
-        return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        return tensors | {f"adam.{k}": v for k, v in self._optimiser.moments().items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
         self.num_updates = num_updates
         self.agent.load_state_dict(within(tensors, "agent."))
-        load_moments(self._optimiser, within(tensors, "adam."))
+        self._optimiser.load_moments(within(tensors, "adam."))
 
 
 class BatchQueue:
@@ -154,25 +151,6 @@ def concatenate(unrolls: list[Unroll]) -> Unroll:
     """Several batches of unrolls as one, in order."""
     fields = zip(Unroll._fields, zip(*unrolls, strict=True), strict=True)
     return Unroll(**{k: torch.cat(x, dim=0 if k in BY_UNROLL else 1) for k, x in fields})
-
-
-def moments(optimiser: Adam | optim.Adam) -> dict[str, Tensor]:
-    """Adam's state of every parameter, by the parameter's number."""
-    saved = optimiser.state_dict()["state"]
-    return {f"{index}.{k}": v for index, kept in saved.items() for k, v in kept.items()}
-
-
-def load_moments(optimiser: Adam | optim.Adam, tensors: dict[str, Tensor]) -> None:
-    """The inverse of `moments`."""
-    saved: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        index, kind = key.split(".")
-        saved.setdefault(int(index), {})[kind] = value
-    groups = optimiser.state_dict()["param_groups"]
-    optimiser.load_state_dict({"state": saved, "param_groups": groups})
-    for parameter, kept in optimiser.state.items():
-        for kind in ("exp_avg", "exp_avg_sq"):  # fused Adam needs the parameter's memory layout
-            kept[kind] = torch.empty_like(parameter).copy_(kept[kind])
 
 
 def _share_left(num_updates: int, total: int) -> float:

@@ -21,6 +21,8 @@ _WIDE = 80
 """Columns of a terminal that shows the whole bar."""
 _LINE_EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
+_FIRST_LINE = 2.0
+"""Seconds before the first line about a job that is usually short."""
 _NOTEBOOK_EVERY = 0.3
 """Seconds between two changes of a notebook's line."""
 
@@ -39,24 +41,60 @@ def training_progress(label: str = "pre-training") -> Iterator[Observer]:
 
 def notebook_progress(label: str = "pre-training") -> Observer | None:
     """An observer that shows one changing line in a Jupyter notebook; None anywhere else."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if type(shell).__name__ != "ZMQInteractiveShell":
+    if (shown := _notebook_line(f"{label} ...")) is None:
         return None
-    from IPython.display import Pretty, display
-
-    shown = display(Pretty(f"{label} ..."), display_id=True)
     last = time.monotonic()
 
     def observe(status: Status) -> None:
         nonlocal last
         is_over = status.num_steps >= status.total_steps
-        if shown is not None and (is_over or time.monotonic() - last > _NOTEBOOK_EVERY):
+        if is_over or time.monotonic() - last > _NOTEBOOK_EVERY:
             last = time.monotonic()
             parts = [f"{label}: {status.done:.0%}"]
             parts += [f"{status.num_steps:,} of {status.total_steps:,} steps", *_numbers(status)]
-            shown.update(Pretty("  ".join(parts)))
+            shown("  ".join(parts))
 
     return observe
+
+
+def _notebook_line(text: str) -> Callable[[str], None] | None:
+    """Show a line in a Jupyter notebook; the function changes it. None anywhere else."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if type(shell).__name__ != "ZMQInteractiveShell":
+        return None
+    from IPython.display import Pretty, display
+
+    if (shown := display(Pretty(text), display_id=True)) is None:
+        return None
+    return lambda changed: shown.update(Pretty(changed))
+
+
+def counted_steps(
+    label: str, total: int, clock: Callable[[], float] = time.monotonic
+) -> Callable[[int], None]:
+    """A function of the steps so far: it shows the share and the time left, in a notebook or on stderr.
+
+    On stderr the first line comes after two seconds, and one more every ten.
+    """
+    shown, begun = _notebook_line(f"{label} ..."), clock()
+    pause = _FIRST_LINE if shown is None else _NOTEBOOK_EVERY
+    following = begun + pause
+
+    def note(num_steps: int) -> None:
+        nonlocal following
+        now, done = clock(), min(num_steps / total, 1.0)
+        if now < following and not (shown and done == 1):
+            return
+        following = now + (_LINE_EVERY if shown is None else _NOTEBOOK_EVERY)
+        text = f"{label}: {done:.0%} of {total:,} steps"
+        if 0 < done < 1:
+            text += f", {timedelta(seconds=round((now - begun) * (1 - done) / done))} left"
+        if shown is None:
+            terminal.say(text)
+        else:
+            shown(text)
+
+    return note
 
 
 @contextlib.contextmanager

@@ -12,13 +12,13 @@ import torch
 from gymnasium import spaces
 from torch import Generator, Tensor
 
-from visr.agents.replay_successor_features import ReplaySuccessorFeatures
+from visr.agents.replay_successor_features import ReplaySuccessorFeatures, TaskBatch
 from visr.networks.plane_trunk import are_planes
 from visr.networks.transition_features.events import PlaneEvents
 from visr.storage.files import read_tensors
 from visr.storage.frame_store import FIELD, FrameStore
 from visr.training.replay import ReplayBuffer
-from visr.types import EnvSpec, TaskBatch, Transitions, Unroll
+from visr.types import EnvSpec, Transitions, Unroll
 
 _FITTED_STEPS = 60_000
 _COUNTED_UNROLLS = 64

@@ -17,7 +17,7 @@ from visr.ops.adam import Adam
 from visr.training import devices
 from visr.training.actor_pool import ActorPool, make_actor_pools
 from visr.training.exploring_actor import ExploringActor
-from visr.training.learner import concatenate, load_moments, moments, within
+from visr.training.learner import concatenate, within
 from visr.training.loop import Round, new_agent
 from visr.training.practice import Practice
 from visr.training.recorded_steps import RecordedSteps, empty_unroll
@@ -174,7 +174,7 @@ class ReplayLearning(ABC):
     def state(self) -> tuple[dict[str, Tensor], dict[str, int]]:
         """All tensors and counts that a resumed run needs, except the recorded steps."""
         tensors = {f"learner.agent.{k}": v for k, v in self.agent.state_dict().items()}
-        tensors |= {f"learner.adam.{k}": v for k, v in moments(self._optimiser).items()}
+        tensors |= {f"learner.adam.{k}": v for k, v in self._optimiser.moments().items()}
         tensors["generator"] = self._rng.get_state()
         counts = {
             "num_steps": self.num_steps,
@@ -190,7 +190,7 @@ class ReplayLearning(ABC):
         self.stage, self._stage_began = counts["stage"] - 1, counts["stage_began"]
         self.agent.load_state_dict(within(tensors, "learner.agent."))
         self._optimiser = self._new_optimiser()
-        load_moments(self._optimiser, within(tensors, "learner.adam."))
+        self._optimiser.load_moments(within(tensors, "learner.adam."))
         self._rng.set_state(tensors["generator"])
         self.recorded.buffer.expect(counts["recorded"])
 

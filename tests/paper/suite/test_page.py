@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.paper.suite.made_up_runs import ATARI, STEPS, new_run, play, table_of
+from tests.paper.suite.made_up_runs import ATARI, MINATAR, STEPS, new_run, play, table_of
 from tests.report.made_up_runs import HOSTILE, MARKUP, Reader, png_chunks
 from tests.report.made_up_runs import train as train_on_grid
 from tests.test_cli import visr
@@ -45,6 +46,18 @@ def test_unfinished_and_damaged_runs_are_left_out_with_a_reason(atari: Path):
     assert summary["num_counted"] == 8
     words = Reader(Path(summary["page"]).read_text()).words
     assert all(sentence in words for sentence in summary["left_out"].values())
+
+
+def test_the_page_begins_with_the_highest_means_of_agents_that_played_every_game(minatar: Path):
+    new_run(minatar, "nsq-1m", MINATAR[0], 0)
+    play(new_run(minatar, "nsq-1m", MINATAR[0], 1), trained=99.0, random=1.0)  # one game only
+    words = Reader(Path(report.write(minatar)["page"]).read_text()).sentences
+    # VISR has 100 (6 - 1) / (11 - 1) = 50 everywhere, search 100 (4 - 1) / 10 = 30
+    found = re.search(r"Highest interquartile means over 2 games: (.*?)\. 0 is", words)
+    assert found is not None
+    names = [part.split(" @")[0] for part in found[1].split("; ")]
+    assert names == ["NSQ", "GPI VISR", "GPI VISR by search"]
+    assert "50.00" in found[1]
 
 
 def test_every_figure_is_a_png_and_a_csv(atari: Path):

@@ -122,6 +122,7 @@ class Torture:
             blow=blow,
             inside=inside,
             look=lambda: self._refuse_held_lock(victim),
+            leaving=victim.leaving,
         )
         if ended.left:
             raise Loss(f"{victim.name} leaves processes {ended.left} behind after {blow}")

@@ -16,7 +16,7 @@ from typing import Literal
 from tests.robustness.torture.file_calls import Call, Numbered
 
 _LONGEST = 600.0
-_LEAVING = 60.0
+LEAVING = 60.0
 """Seconds in which the workers of a dead process must have ended."""
 _MARK = "VISR_TORTURED"
 """A variable by which the processes of one command are known."""
@@ -60,6 +60,7 @@ def visr(
     blow: Blow | None = None,
     inside: Numbered | None = None,
     look: Callable[[], None] = lambda: None,
+    leaving: float = LEAVING,
 ) -> Ended:
     """Run `visr ARGUMENTS` and strike it, if it is not done by then; `look` is called when it has just ended.
 
@@ -76,7 +77,7 @@ def visr(
     code, struck = _wait(child, began, mark, blow)
     seconds = time.monotonic() - began
     look()
-    left = _wait_for_workers(mark)
+    left = _wait_for_workers(mark, leaving)
     out, err = (path.read_text() if path.exists() else "" for path in outputs)
     for path in outputs:
         path.unlink(missing_ok=True)
@@ -108,9 +109,9 @@ def workers(mark: str) -> list[int]:
     return sorted(found)
 
 
-def _wait_for_workers(mark: str) -> tuple[int, ...]:
+def _wait_for_workers(mark: str, leaving: float) -> tuple[int, ...]:
     """Those that are left after a while; they are ended."""
-    deadline = time.monotonic() + _LEAVING
+    deadline = time.monotonic() + leaving
     while left := workers(mark):
         if time.monotonic() > deadline:
             for worker in left:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.hub_stub import HubStub
-from tests.robustness.torture.processes import Ended, visr
+from tests.robustness.torture.processes import LEAVING, Ended, visr
 from visr import sharing
 from visr.errors import UserError
 from visr.storage import packed_models
@@ -53,6 +53,8 @@ class Victim:
     command: Callable[[Path], tuple[str, ...]]
     has_workers: bool = False
     """Whether it starts processes."""
+    leaving: float = LEAVING
+    """Seconds in which they must have ended; Ray's agents look only now and then whether theirs is gone."""
 
 
 def pretrain(settings: tuple[str, ...], *how: str) -> Callable[[Path], tuple[str, ...]]:
@@ -149,7 +151,7 @@ VICTIMS = {
         Victim("pull", 4, True, pull),
         Victim("explore", 4, True, explore),
         Victim("reproduce", 14, False, reproduce, True),
-        Victim("cluster", 6, False, pretrain(SMOKE, "--cluster", "local")),
+        Victim("cluster", 6, False, pretrain(SMOKE, "--cluster", "local"), leaving=180.0),
     )
 }
 

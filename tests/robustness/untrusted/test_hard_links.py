@@ -22,7 +22,7 @@ from visr.storage.files import write_bytes
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = {
-    "pretrain": "pretrain --resume {} --num-steps 100000",
+    "pretrain": "pretrain --resume {} --num-steps 25000",
     "infer": "infer {} --reward row --name goal",
     "refine": "refine {} goal --num-updates 20",
     "evaluate": "evaluate {} goal",
@@ -33,6 +33,8 @@ COMMANDS = {
     "export": "export {} goal {}/goal.onnx",
     "pack": "pack {} {}/packed.safetensors",
     "report": "report {}",
+    "explore": "explore {} --export {}/atlas.html --skills 2",
+    "reproduce": "reproduce grid --only visr --seeds 0 --num-steps 1300 --out {}/plan",
 }
 """The commands that write into a run."""
 

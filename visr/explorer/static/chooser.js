@@ -10,6 +10,7 @@ let parts = [null, null];
 
 export async function requestTask(what, button = null) {
   if (button) button.disabled = true;
+  const isDone = showSeconds();
   try {
     const requested = { ...(await post("/api/task", what)), request: what };
     setTask(requested);
@@ -19,8 +20,22 @@ export async function requestTask(what, button = null) {
     complain("watch-error", error);
     return null;
   } finally {
+    isDone();
     if (button) button.disabled = false;
   }
+}
+
+// After a second without an answer the page says that it is computing, and for how long.
+export function showSeconds() {
+  const began = performance.now();
+  const clock = setInterval(() => {
+    $("watch-busy").textContent = `Computing … ${Math.round((performance.now() - began) / 1000)} s (the first task of a run may need a sample of its steps)`;
+    $("watch-busy").hidden = false;
+  }, 1000);
+  return () => {
+    clearInterval(clock);
+    $("watch-busy").hidden = true;
+  };
 }
 
 const section = (title, open, ...body) =>
@@ -71,18 +86,14 @@ function environment(run) {
   const steps = make("input", { type: "number", min: 100, max: 100000, value: run.env.startsWith("ALE/") ? 3000 : 10000, step: 100 });
   const said = hint("");
   const button = make("button", {
-    id: "meet-rewards",
+    id: "collect-rewards",
     async onclick() {
-      const began = performance.now();
-      said.textContent = "Meeting rewards …";
-      const clock = setInterval(() => (said.textContent = `Meeting rewards … ${Math.round((performance.now() - began) / 1000)} s`), 1000);
       const requested = await requestTask({ kind: "environment", episodes: Number(episodes.value), steps: Number(steps.value) }, button);
-      clearInterval(clock);
       said.textContent = requested ? `Inferred by ${requested.method}.` : "";
     },
-  }, "Meet rewards");
+  }, "Collect rewards");
   return section("The environment's reward", false,
-    hint("Plays with random tasks, sees rewards for once, and asks which w explains them."),
+    hint("Plays with random tasks, collects rewards, and finds the w that explains them."),
     make("div", { class: "row" }, make("label", { class: "inline" }, "episodes ", episodes), make("label", { class: "inline" }, "steps ", steps)), button, said);
 }
 

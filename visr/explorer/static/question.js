@@ -1,7 +1,7 @@
 // "Which of these two do you like better?": two recorded films, a task after every answer.
 
 import { post } from "./api.js";
-import { requestTask } from "./chooser.js";
+import { requestTask, showSeconds } from "./chooser.js";
 import { GridMap } from "./gridmap.js";
 import { lines } from "./plots.js";
 import { $, complain, facts, make } from "./store.js";
@@ -15,6 +15,7 @@ let timers = [];
 
 export async function ask(button = null) {
   if (button) button.disabled = true;
+  const isDone = showSeconds();
   try {
     now = await post("/api/question", { answers, number: number++ });
     complain("watch-error", null);
@@ -22,6 +23,7 @@ export async function ask(button = null) {
   } catch (error) {
     complain("watch-error", error);
   }
+  isDone();
   if (button) button.disabled = false;
 }
 

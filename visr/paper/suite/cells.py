@@ -9,6 +9,8 @@ from visr.storage.tables import csv_text
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "|", "%", "＝", "＋", "－", "＠")
 """Spreadsheets take a cell that begins with one of these for a formula or a command."""
+_UNSEEN = re.compile(r"[^\S\t]+|[\u00ad\u200b-\u200f\u2060\ufeff]+")
+"""Spaces and marks without a width, which may precede a formula."""
 _NUMBER = re.compile(
     r"[-+]?\d[\d.,]*(e[-+]?\d+)?%?( ± [\d.,]+| \[[-+\d., ]+\])?|[-+]?(nan|inf)",
     re.ASCII | re.IGNORECASE,
@@ -27,7 +29,7 @@ def _quoted(cell: object) -> object:
         return cell
     # readers begin a row at a lone \r, which csv leaves unquoted
     cell = re.sub(r"[\r\n]", " ", cell)
-    is_formula = cell.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(cell)
+    is_formula = _UNSEEN.sub("", cell).startswith(_FORMULA) and not _NUMBER.fullmatch(cell)
     return f"'{cell}" if is_formula else cell
 
 

@@ -21,7 +21,7 @@ from visr.paper.baselines.rainbow.network import DuelingDistribution, new_networ
 from visr.paper.baselines.rainbow.prioritised import PrioritisedBatch, PrioritisedReplay
 from visr.storage.run_dir import RunDir
 from visr.training import checkpoint, devices
-from visr.training.learner import load_moments, moments, within
+from visr.training.learner import within
 from visr.training.loop import Round
 
 _MAX_REPLAY_BYTES = 4 * 10**9
@@ -186,13 +186,13 @@ class RainbowLearner:
         """Weights of both networks, and Adam's state."""
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         tensors |= {f"target.{k}": v for k, v in self._target.state_dict().items()}
-        return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        return tensors | {f"adam.{k}": v for k, v in self._optimiser.moments().items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
         self.num_updates = num_updates
         self.network.load_state_dict(within(tensors, "network."))
         self._target.load_state_dict(within(tensors, "target."))
-        load_moments(self._optimiser, within(tensors, "adam."))
+        self._optimiser.load_moments(within(tensors, "adam."))
 
 
 def project(probability: Tensor, atoms: Tensor, reward: Tensor, discount: Tensor) -> Tensor:

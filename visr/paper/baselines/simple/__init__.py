@@ -44,11 +44,6 @@ class SimpleConfig:
     num_epochs: int = 4
     batch_size: int = 400
 
-    @property
-    def simulated_steps(self) -> int:
-        """Simulated steps of one iteration."""
-        return self.num_rollouts * self.rollout_length * self.num_simulated_envs
-
 
 MINATAR = SimpleConfig()
 ATARI = replace(MINATAR, widths=(32, 64, 64, 64, 64), num_bits=32)

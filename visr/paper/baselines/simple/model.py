@@ -11,7 +11,7 @@ from torch.nn import functional
 from visr.ops.adam import Adam
 from visr.paper.baselines.simple.network import REWARDS, Outputs, WorldNetwork
 from visr.paper.baselines.simple.real_steps import Sequences
-from visr.training.learner import load_moments, moments, within
+from visr.training.learner import within
 
 _MAX_GRADIENT_NORM = 100.0
 
@@ -86,11 +86,11 @@ class ModelLearner:
     def state(self) -> dict[str, Tensor]:
         """Weights and Adam's state."""
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
-        return tensors | {f"adam.{k}": v for k, v in moments(self._optimiser).items()}
+        return tensors | {f"adam.{k}": v for k, v in self._optimiser.moments().items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_updates: int) -> None:
         self.network.load_state_dict(within(tensors, "network."))
-        load_moments(self._optimiser, within(tensors, "adam."))
+        self._optimiser.load_moments(within(tensors, "adam."))
         self.num_updates = num_updates
 
 

@@ -22,7 +22,7 @@ from torch.optim import Adam
 from visr.config import RunConfig
 from visr.paper.baselines.sb3 import policy_network
 from visr.paper.baselines.simple import SimpleConfig
-from visr.training.learner import load_moments, moments, within
+from visr.training.learner import within
 
 
 class StableVecEnv(VecEnv):
@@ -143,11 +143,16 @@ class PolicyLearner:
         """Weights and Adam's state."""
         # Some weights share memory, which the file format does not permit.
         tensors = {f"network.{k}": v.clone() for k, v in self.ppo.policy.state_dict().items()}
-        return tensors | {f"adam.{k}": v for k, v in moments(self._adam).items()}
+        kept = self._adam.state_dict()["state"].items()
+        return tensors | {f"adam.{k}.{name}": x for k, of in kept for name, x in of.items()}
 
     def load_state(self, tensors: dict[str, Tensor], num_steps: int, num_updates: int) -> None:
         self.ppo.policy.load_state_dict(within(tensors, "network."))
-        load_moments(self._adam, within(tensors, "adam."))
+        saved: dict[int, dict[str, Tensor]] = {}
+        for key, tensor in within(tensors, "adam.").items():
+            number, name = key.split(".")
+            saved.setdefault(int(number), {})[name] = tensor
+        self._adam.load_state_dict({**self._adam.state_dict(), "state": saved})
         self.num_steps, self.num_updates = num_steps, num_updates
 
     @property
