@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from visr.errors import needing
+from visr.optional_packages import needing
 
 LAYOUT = 0
 """The seed of the layout, which is the same in all episodes."""
