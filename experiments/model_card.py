@@ -70,11 +70,11 @@ def measure(run: visr.Run, num_episodes: int, num_tasks: int) -> Measured:
         _measure_episodes(run, measured, num_episodes)
     if not measured.examples:
         raise SystemExit(f"It answers no prompt; train it longer. {' '.join(measured.cannot)}")
-    measured.cannot += list(_weak(measured.scores)) + _limits(run)
+    measured.cannot += list(weak(measured.scores)) + _limits(run)
     return measured
 
 
-def _weak(scores: list[PromptScore]) -> Iterator[str]:
+def weak(scores: list[PromptScore]) -> Iterator[str]:
     """Prompts whose policy is not clearly better than those that know nothing of them."""
     for one in scores:
         others = {"the random policy": one.random}
@@ -208,6 +208,18 @@ def _measure_episodes(run: visr.Run, measured: Measured, num_episodes: int) -> N
         words = f"one episode of the policy for {first.words}"
         one = Asked("demonstration", words, shown, first.reward)
         measured.add(_played(run, one, num_episodes, f"{unit}, of that reward"), one)
+
+
+def measure_demonstration(run: visr.Run, num_episodes: int) -> PromptScore:
+    """The demonstration of `measure` alone: one episode of the policy for the environment's own reward."""
+    task = run.infer("env")
+    first = Asked("reward", "the environment's own reward", task, run.asked_reward(task))
+    states, actions = episode(run, task, SHOWN_STEPS)
+    words = f"one episode of the policy for {first.words}"
+    one = Asked("demonstration", words, _demonstrated(run, states, actions), first.reward)
+    return _played(
+        run, one, num_episodes, f"mean return of {num_episodes} episodes, of that reward"
+    )
 
 
 def _try(measured: Measured, words: str, ask: Callable[[], visr.Task]) -> visr.Task | None:

@@ -82,6 +82,24 @@ def pack_first_that_fits(run: visr.Run, path: Path, wanted: str, **fields: Any) 
     return sharing.pack(run, path, precision=tried[-1], most=most, **fields)  # pyright: ignore
 
 
+def demonstrate_again(run: visr.Run, path: Path, num_episodes: int) -> None:
+    """Replace the demonstration's score on the card of a packed model; its weights and film stay."""
+    assert run.model is not None
+    card = run.model.card
+    assert card.scores is not None
+    with tempfile.TemporaryDirectory() as place:
+        found = model_card.measure_demonstration(opened(run.model, place), num_episodes)
+    kept = [one for one in card.scores.by_prompt if one.kind != found.kind]
+    by_prompt = (*kept, found)
+    others = [words for words in card.cannot if not words.startswith("Not clearly better than")]
+    sharing.pack(
+        run, path, name=card.name, about=card.about, precision=card.precision, tasks=False,
+        scores=dataclasses.replace(card.scores, by_prompt=by_prompt), recipe=card.recipe,
+        cannot=(*model_card.weak(list(by_prompt)), *others), most=packed_models.LARGEST_OF_PACKAGE,
+    )  # fmt: skip
+    print(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="the directory of a finished run, or a packed model")
@@ -95,9 +113,17 @@ def main() -> None:
     parser.add_argument("--num-tasks", type=int, default=50, help="of each kind, on the grid")
     parser.add_argument("--models", type=Path, default=packed_models.PLACE)
     parser.add_argument("--films", type=Path, default=FILMS)
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="measure only the demonstration of a packed model again",
+    )
     options = parser.parse_args()
     run = visr.load(options.run, device="cpu")
     path = options.models / f"{options.name}.safetensors"
+    if options.again:
+        demonstrate_again(run, path, options.num_episodes)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     trained = f"{shortest_command(run.config)} --out runs/{options.name}"
     if run.model is not None:

@@ -20,7 +20,7 @@ from visr.config import RunConfig, presets
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference import block_sums, grid_rewards, recording
 from visr.inference.steps import RewardedSteps
-from visr.ops.regression import solve
+from visr.ops.regression import predicted, solve
 from visr.training.replay_loop import ReplayLoop
 
 LEARNED = ("phi", "laplacian", "inverse", "self-predictive", "fb")
@@ -125,7 +125,7 @@ def explained(name: str, kind: str, seed: int, num_steps: int, fields: dict[str,
             continue
         others, held_out = block_sums.split(rewarded.blocks())
         fits = [solve(others, centred=True, ridge=ridge) for ridge in (0.0, 0.01, 0.1, 1.0)]
-        best = max(block_sums.predicted(held_out, fit) for fit in fits)
+        best = max(predicted(held_out, fit) for fit in fits)
         rows.append({"asked": reward, "r_squared": best})
     loop.close()
     return [{**_about(name, kind, seed, loop.config, spent), "updates": 0, **row} for row in rows]

@@ -16,14 +16,14 @@ from replay_runs import append, pretrained, settings
 import visr
 from visr import config as configuration
 from visr.config import MINIGRID, presets
-from visr.envs.minigrid import Table
+from visr.envs.minigrid import TransitionTable
 
 IDS = {"FourRooms": f"{MINIGRID}FourRooms-v0", "DoorKey": f"{MINIGRID}DoorKey-5x5-v0"}
 STARTS = 4
 """Starts for each goal."""
 
 
-def table_of(id: str) -> Table:
+def table_of(id: str) -> TransitionTable:
     """What every action does in every state."""
     env: Any = gymnasium.make(id).unwrapped
     return env.table
@@ -41,7 +41,7 @@ def distances(after: np.ndarray, ends: np.ndarray, goal: int) -> np.ndarray:
         far = nearer
 
 
-def pairs(seed: int, num_goals: int, table: Table) -> list[tuple[int, int, int]]:
+def pairs(seed: int, num_goals: int, table: TransitionTable) -> list[tuple[int, int, int]]:
     """(goal, start, shortest path): any state that can be reached from a start, and such starts."""
     rng, found = np.random.default_rng(seed), []
     for goal in rng.permutation(len(table.states))[:num_goals]:
@@ -54,7 +54,7 @@ def pairs(seed: int, num_goals: int, table: Table) -> list[tuple[int, int, int]]
 
 @torch.inference_mode()
 def reached(
-    run: visr.Run, table: Table, asked: list[tuple[int, int, int]], gpi: Iterable[bool]
+    run: visr.Run, table: TransitionTable, asked: list[tuple[int, int, int]], gpi: Iterable[bool]
 ) -> list[float]:
     """The share of (goal, start) that the greedy policies of the goal prompts solve in time."""
     goals = sorted({goal for goal, *_ in asked})
@@ -69,7 +69,7 @@ def reached(
 
 
 def by_chance(
-    table: Table, asked: list[tuple[int, int, int]], constant: int | None = None
+    table: TransitionTable, asked: list[tuple[int, int, int]], constant: int | None = None
 ) -> float:
     """The same of random actions, or of one action."""
     rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def by_chance(
 
 
 def _share(
-    table: Table, asked: list[tuple[int, int, int]], act: Callable[[int, int], int]
+    table: TransitionTable, asked: list[tuple[int, int, int]], act: Callable[[int, int], int]
 ) -> float:
     """The share of paths that reach their goal within twice the shortest length."""
     hits = 0

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parent.parent / "visr"
 
 LAYERS = [
     "errors",
+    "optional_packages",
     "terminal",
     "strict_json",
     "startup_checks",
@@ -60,6 +61,7 @@ LATER = {
 
 WITHOUT_TORCH = {
     "errors",
+    "optional_packages",
     "terminal",
     "startup_checks",
     "strict_json",

@@ -124,19 +124,3 @@ def printable(text: str) -> str:
 
 def _printable(character: str) -> str:
     return character if character.isprintable() else repr(character)[1:-1]
-
-
-def encodable(text: str) -> str:
-    """`text` with lone surrogates escaped: JSON may hold them, but UTF-8 cannot encode them."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-@contextlib.contextmanager
-def needing(module: str, extra: str, what: str = "This") -> Iterator[None]:
-    """If an import inside fails because `module` is not installed, name the extra that installs it."""
-    try:
-        yield
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] != module:
-            raise
-        raise UserError(f'{what} needs {module}: pip install "visr[{extra}]".') from None

@@ -12,10 +12,11 @@ from visr import envs, extend_run, terminal
 from visr.agents.base import BehaviourModel
 from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.config import BASELINES, REPLAY_LEARNERS, RunConfig, cost
-from visr.errors import UserError, for_reader, needing
+from visr.errors import UserError, for_reader
 from visr.evaluation import grid_benchmark
 from visr.evaluation.grid_benchmark import GridBenchmark
 from visr.inference import dataset_unrolls, recording
+from visr.optional_packages import needing
 from visr.storage.run_dir import RunDir
 from visr.storage.tables import append_rows
 from visr.training import driver, metric_loggers

@@ -15,7 +15,8 @@ from typing import Any
 from visr import arguments
 from visr.agents.base import BehaviourModel
 from visr.config import REPLAY_LEARNERS, RunConfig, all_flags, presets
-from visr.errors import UserError, needing, one_line, short_repr
+from visr.errors import UserError, one_line, short_repr
+from visr.optional_packages import needing
 from visr.run import Run
 from visr.storage import packed_models
 from visr.storage.files import write_bytes

@@ -76,3 +76,8 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))
         raise ValueError(f"{twice[:60]!r} occurs twice")
     return content
+
+
+def encodable(text: str) -> str:
+    """`text` with lone surrogates escaped: JSON may hold them, but UTF-8 cannot encode them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

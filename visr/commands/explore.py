@@ -18,9 +18,10 @@ import tyro
 
 from visr import terminal
 from visr.commands import options, output
-from visr.errors import UserError, encodable
+from visr.errors import UserError
 from visr.explorer import running_explorers
 from visr.storage.files import write_bytes
+from visr.strict_json import encodable
 
 if TYPE_CHECKING:
     from visr.explorer.serve import Server

@@ -29,9 +29,10 @@ from visr.config import (
     trainable,
 )
 from visr.config.load import whole_number
-from visr.errors import UserError, encodable
+from visr.errors import UserError
 from visr.storage.records.library import Library
 from visr.storage.run_dir import RunDir
+from visr.strict_json import encodable
 
 
 @dataclass(frozen=True)

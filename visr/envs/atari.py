@@ -14,7 +14,8 @@ from visr import atari_games
 from visr.config import ATARI, AtariConfig
 from visr.envs.gym import unknown_env
 from visr.envs.spaces import identity_codec
-from visr.errors import UserError, needing
+from visr.errors import UserError
+from visr.optional_packages import needing
 
 _LARGEST = 2**31 - 1
 """The largest integer that ALE accepts, also as a seed."""

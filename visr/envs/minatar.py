@@ -19,7 +19,8 @@ from visr import strict_json
 from visr.config import MINATAR, MinAtarConfig
 from visr.envs.gym import unknown_env
 from visr.envs.spaces import identity_codec
-from visr.errors import UserError, needing
+from visr.errors import UserError
+from visr.optional_packages import needing
 
 GAMES = {
     f"{MINATAR}Asterix-v1": "asterix",

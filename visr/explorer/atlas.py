@@ -20,12 +20,12 @@ from visr.agents.replay_successor_features import ReplaySuccessorFeatures
 from visr.api import Run
 from visr.config import ATARI, GRID, MINATAR
 from visr.envs.grid import dynamic_programming
-from visr.errors import encodable
 from visr.evaluation import grid_benchmark
 from visr.explorer import painting, pictures
 from visr.ops import sphere
 from visr.play.session import Session
 from visr.storage.records.library import Library, PractisedTask
+from visr.strict_json import encodable
 
 NUM_SKILLS = 12
 MAX_SKILLS = 48

@@ -1,11 +1,10 @@
-"""Sums of blocks of episodes: held out, resampled, projected, predicted."""
+"""Sums of blocks of episodes: held out, or resampled."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from visr.inference.steps import Floats
-from visr.ops.regression import Fit, RewardSums
+from visr.ops.regression import RewardSums
 
 _HELD_OUT = 4
 """Every fourth block of episodes is held out."""
@@ -43,24 +42,3 @@ def resampled(blocks: list[RewardSums], count: int | None = None) -> list[Reward
         drawn.num_rewarded = int(counts @ rewarded)
         totals.append(drawn)
     return totals
-
-
-def projected(sums: RewardSums, w: Floats) -> RewardSums:
-    """The sums with phi . w as the only feature."""
-    d = sums.num_features
-    basis = np.zeros((d + 2, 3))
-    basis[:d, 0], basis[d, 1], basis[d + 1, 2] = w, 1.0, 1.0
-    narrow = RewardSums(1)
-    narrow.moments = basis.T @ sums.moments @ basis
-    narrow.num_rewarded = sums.num_rewarded
-    return narrow
-
-
-def predicted(held_out: RewardSums, fit: Fit) -> float:
-    """1 - SSE / SST of a fit's predictions on other steps; 0 where their reward never changes."""
-    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])  # phi . w - r + intercept
-    sse = float(coefficients @ held_out.moments @ coefficients)
-    num_steps = max(held_out.num_steps, 1)
-    square, mean = held_out.moments[-2, -2], held_out.moments[-1, -2] / num_steps
-    sst = float(square - num_steps * mean**2)
-    return 1 - max(sse, 0.0) / sst if sst > 1e-12 * max(square, 1e-300) else 0.0

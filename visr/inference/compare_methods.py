@@ -23,7 +23,14 @@ from visr.inference.regression import (
 )
 from visr.inference.search import SearchResult
 from visr.inference.steps import Floats, RewardedSteps, TriedTasks
-from visr.ops.regression import Fit, RewardSums, solve
+from visr.ops.regression import (
+    Fit,
+    RewardSums,
+    mean_direction,
+    predicted,
+    projected,
+    solve,
+)
 
 SMOOTHED, BOTH = "smoothed search", "both states"
 _RIDGES = (0.01, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -73,13 +80,30 @@ def _rows(steps: RewardedSteps) -> dict[str, _MethodResult]:
     return rows
 
 
+def fit_along(w: Floats, steps: RewardedSteps) -> tuple[Fit, float]:
+    """The fit of r ~ a phi . w + b on all steps, and its R^2."""
+    sums = projected(steps.sums(), w)
+    fit = solve(sums, centred=True)
+    return fit, predicted(sums, fit)
+
+
 def _by_mean(blocks: list[RewardSums]) -> dict[str, _MethodResult]:
-    found = search.mean_task(blocks)
+    found = _mean_task(blocks)
     if found is None:
         return {}
-    others, held_out = (block_sums.projected(sums, found.w) for sums in block_sums.split(blocks))
+    others, held_out = (projected(sums, found.w) for sums in block_sums.split(blocks))
     explained = _share_explained(held_out, solve(others))
     return {search.MEAN: _by_search(found, blocks)._replace(explained=explained)}
+
+
+def _mean_task(blocks: list[RewardSums]) -> SearchResult | None:
+    """z = E[r B] at unit length, without held-out blocks, and of resampled ones; None where it is 0."""
+    w = mean_direction(block_sums.total(blocks))
+    if not w.any():
+        return None
+    others, _ = block_sums.split(blocks)
+    again = np.array([mean_direction(sums) for sums in block_sums.resampled(blocks)])
+    return SearchResult(search.MEAN, w, mean_direction(others), again)
 
 
 def _by_regressions(steps: RewardedSteps, blocks: list[RewardSums]) -> dict[str, _MethodResult]:
@@ -139,9 +163,7 @@ def _has_constant(sums: RewardSums) -> bool:
 def _best_ridge(blocks: list[RewardSums], centred: bool) -> float:
     """The penalty that predicts held-out blocks best."""
     others, held_out = block_sums.split(blocks)
-    scores = [
-        block_sums.predicted(held_out, solve(others, centred=centred, ridge=r)) for r in _RIDGES
-    ]
+    scores = [predicted(held_out, solve(others, centred=centred, ridge=r)) for r in _RIDGES]
     return _RIDGES[int(np.argmax(scores))]
 
 
@@ -157,7 +179,7 @@ def _by_regression(
     method = f"{name} ({config.ridge:g})" if config.ridge else name
     return _MethodResult(
         from_fit(method, fit),
-        block_sums.predicted(held_out, part),
+        predicted(held_out, part),
         part.w / max(float(np.linalg.norm(part.w)), 1e-12),
         np.array([other.w for other in again if other is not None] or [fit.w]),
         _share_explained(held_out, part),

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from visr.agents.base import BehaviourModel
 from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
-from visr.inference import asked_reward, regression
+from visr.inference import asked_reward
 from visr.inference.collect import features
-from visr.inference.compare_methods import compare_methods
+from visr.inference.compare_methods import compare_methods, fit_along
 from visr.inference.grid_rewards import read_array
 from visr.inference.recording import Recording
 from visr.inference.regression import Comparison, Estimate
@@ -75,7 +75,7 @@ class Goal:
         if "columns" in self.wanted.data:
             steps = data()
             counts = (steps.num_steps, steps.num_episodes, steps.num_rewarded)
-            r_squared = regression.fit_along(w, steps)[1]
+            r_squared = fit_along(w, steps)[1]
             words.append(_seen(self.distance, float(steps.reward.mean())))
             if not steps.is_constant:
                 others = compare_methods(steps)

@@ -11,10 +11,18 @@ import numpy as np
 
 from visr.config.fields import InferenceConfig
 from visr.errors import UserError
-from visr.inference import block_sums, search
+from visr.inference import search
 from visr.inference.search import SearchResult
 from visr.inference.steps import Floats, RewardedSteps
-from visr.ops.regression import Fit, RewardSums, fit_task, solve
+from visr.ops.regression import (
+    Fit,
+    RewardSums,
+    fit_task,
+    mean_direction,
+    predicted,
+    projected,
+    solve,
+)
 from visr.storage.summaries import Summary
 
 LEAST_SQUARES, SEARCH = "least squares", "random search"
@@ -134,8 +142,9 @@ def _regressed(
     steps: RewardedSteps, sums: RewardSums, config: InferenceConfig
 ) -> dict[str, Estimate]:
     if steps.by_mean:
-        found = search.mean_task([sums])
-        return {LEAST_SQUARES: from_search(found, sums)} if found else {}
+        w = mean_direction(sums)
+        found = SearchResult(search.MEAN, w, w, w[None])
+        return {LEAST_SQUARES: from_search(found, sums)} if w.any() else {}
     fit = fit_or_none(sums, config)
     return {LEAST_SQUARES: from_fit(describe(config), fit)} if fit else {}
 
@@ -160,13 +169,4 @@ def from_search(found: SearchResult, sums: RewardSums | None) -> Estimate:
 
 def r_squared_along(w: Floats, others: RewardSums, held_out: RewardSums) -> float:
     """R^2 of r ~ a phi . w + b on held-out steps, fitted on the others."""
-    return block_sums.predicted(
-        block_sums.projected(held_out, w), solve(block_sums.projected(others, w), centred=True)
-    )
-
-
-def fit_along(w: Floats, steps: RewardedSteps) -> tuple[Fit, float]:
-    """The fit of r ~ a phi . w + b on all steps, and its R^2."""
-    sums = block_sums.projected(steps.sums(), w)
-    fit = solve(sums, centred=True)
-    return fit, block_sums.predicted(sums, fit)
+    return predicted(projected(held_out, w), solve(projected(others, w), centred=True))

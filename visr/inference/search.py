@@ -1,4 +1,4 @@
-"""Tasks without a regression: the best one that an episode pursued, or the mean of r times the features."""
+"""The paper's random search: the best task that an episode pursued."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visr.inference import block_sums
 from visr.inference.steps import Floats, TriedTasks
-from visr.ops.regression import RewardSums
 
 MEAN = "mean of r B"
 HELD_OUT = 4
@@ -46,22 +44,3 @@ def split(tried: TriedTasks) -> tuple[TriedTasks, TriedTasks]:
         TriedTasks(tried.w[rows], tried.returns[rows]) for rows in (~is_held_out, is_held_out)
     )
     return chosen, held_out
-
-
-# ---- forward-backward agents
-
-
-def mean_task(blocks: list[RewardSums]) -> SearchResult | None:
-    """z = E[r B] at unit length, without held-out blocks, and of resampled ones; None where it is 0."""
-    w = _direction(block_sums.total(blocks))
-    if not w.any():
-        return None
-    others, _ = block_sums.split(blocks)
-    again = np.array([_direction(sums) for sums in block_sums.resampled(blocks)])
-    return SearchResult(MEAN, w, _direction(others), again)
-
-
-def _direction(sums: RewardSums) -> Floats:
-    cross = sums.moments[:-2, -2]
-    length = float(np.linalg.norm(cross))
-    return cross / length if length > 1e-12 else np.zeros_like(cross)

@@ -21,6 +21,7 @@ from visr.envs.spaces import SpaceCodec
 from visr.errors import UserError, short_repr
 from visr.inference import (
     collect,
+    compare_methods,
     dataset,
     diagnosis,
     goal,
@@ -28,7 +29,6 @@ from visr.inference import (
     preferences,
     prompts,
     recording,
-    regression,
 )
 from visr.inference.asked_reward import asked_reward
 from visr.inference.demonstration import Demonstration
@@ -98,7 +98,7 @@ class TaskInference:
 
     def _with_fit(self, task: Task, prompt: Prompt) -> Task:
         """Keep the scale and offset of the file's rewards, which the task alone does not tell."""
-        fit, _ = regression.fit_along(task.w, self._steps(prompt, {}))
+        fit, _ = compare_methods.fit_along(task.w, self._steps(prompt, {}))
         data = {"fit": np.array([float(fit.w[0]), float(fit.intercept)])}
         return dataclasses.replace(task, prompt=TaskPrompt("dataset", prompt.name, data))
 

@@ -186,6 +186,34 @@ def _at_best_scale(gain: Vector, spread: Vector, cross: Vector) -> Vector:
     return gain * (float(w @ cross) / size if size > 0 else 0.0)
 
 
+def projected(sums: RewardSums, w: Vector) -> RewardSums:
+    """The sums with phi . w as the only feature."""
+    d = sums.num_features
+    basis = np.zeros((d + 2, 3))
+    basis[:d, 0], basis[d, 1], basis[d + 1, 2] = w, 1.0, 1.0
+    narrow = RewardSums(1)
+    narrow.moments = basis.T @ sums.moments @ basis
+    narrow.num_rewarded = sums.num_rewarded
+    return narrow
+
+
+def predicted(held_out: RewardSums, fit: Fit) -> float:
+    """1 - SSE / SST of a fit's predictions on other steps; 0 where their reward never changes."""
+    coefficients = np.concatenate([fit.w, [-1.0, fit.intercept]])  # phi . w - r + intercept
+    sse = float(coefficients @ held_out.moments @ coefficients)
+    num_steps = max(held_out.num_steps, 1)
+    square, mean = held_out.moments[-2, -2], held_out.moments[-1, -2] / num_steps
+    sst = float(square - num_steps * mean**2)
+    return 1 - max(sse, 0.0) / sst if sst > 1e-12 * max(square, 1e-300) else 0.0
+
+
+def mean_direction(sums: RewardSums) -> Vector:
+    """E[r phi] at unit length; 0 where it is 0."""
+    cross = sums.moments[:-2, -2]
+    length = float(np.linalg.norm(cross))
+    return cross / length if length > 1e-12 else np.zeros_like(cross)
+
+
 def _require_finite(what: str, x: NDArray[np.float64]) -> None:
     bad = x.size - np.count_nonzero(np.isfinite(x))
     if bad:

@@ -14,11 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from visr.agents.base import BehaviourModel
-from visr.errors import encodable, needing
 from visr.networks import conv_torsos
 from visr.networks.factored_successor import FactoredSuccessorFeatures
+from visr.optional_packages import needing
 from visr.storage.files import write_bytes
 from visr.storage.records.task import Task
+from visr.strict_json import encodable
 
 _OPSET = 18
 

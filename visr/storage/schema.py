@@ -15,7 +15,8 @@ import numpy as np
 
 from visr import config as configuration
 from visr.config import Bound, FinetuneConfig, RunConfig
-from visr.errors import UserError, encodable, short_repr
+from visr.errors import UserError, short_repr
+from visr.strict_json import encodable
 
 Record = TypeVar("Record")
 

@@ -13,7 +13,8 @@ from typing import IO, Any
 
 from visr import working_directory
 from visr.config import RunConfig, to_dict
-from visr.errors import UserError, needing
+from visr.errors import UserError
+from visr.optional_packages import needing
 from visr.storage import new_files
 from visr.storage.files import read_json, write_json, writing
 from visr.storage.run_dir import RunDir

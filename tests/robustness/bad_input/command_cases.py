@@ -48,7 +48,7 @@ WORDS = [
     Case(f"{TRAIN} --features leraned", "'leraned'", "'learned', 'random'"),
     Case(f"{TRAIN} --layout maze", "'maze'", "four-rooms"),
     Case("list planets", "'planets'", "'presets'"),
-    Case("list", "{envs,presets,rewards,models}", "visr list --help"),
+    Case("list", "envs, presets, rewards, models", "visr list --help"),
     Case("bench pinball", "'pinball'", "'grid'"),
     Case("bench explorers", "'explorers'", "'explorer'"),
     Case("bench replay --preset grid", "'grid'", "replay-vectors"),

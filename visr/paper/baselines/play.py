@@ -13,9 +13,9 @@ from visr import envs
 from visr.agents.epsilon_greedy_actor import epsilon_greedy
 from visr.config import RunConfig
 from visr.envs.episodes import TaskSchedule
-from visr.errors import needing
 from visr.evaluation import two_phase
 from visr.evaluation.two_phase import PhaseTwo
+from visr.optional_packages import needing
 from visr.storage.records.two_phase import AS_TRAINED, UNTRAINED
 from visr.storage.run_dir import RunDir
 

@@ -17,7 +17,8 @@ import tyro
 
 from visr import terminal
 from visr.commands import options, output
-from visr.errors import UserError, needing
+from visr.errors import UserError
+from visr.optional_packages import needing
 from visr.paper.reproduce import plan
 from visr.paper.reproduce.agents import Way
 from visr.paper.reproduce.ledger import Ledger, Row, locked, new_row
