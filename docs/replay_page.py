@@ -14,6 +14,7 @@ from page_parts import (
     number,
     read,
     read_if_there,
+    seeds,
     seeds_of,
     short,
     spread,
@@ -89,14 +90,20 @@ def _beside(others: dict[tuple[str, ...], Csv]) -> str:
         m: [row for key, found in others.items() if key[2] == m for row in found] for m in OTHERS
     }
     visr, sweeps, network = (runs[method] for method in OTHERS)
-    return (
-        f" *VISR* is the paper's agent (preset `grid`) with GPI after about the same CPU time ({number(visr, 'cpu_seconds'):.0f} s, "
-        f"{short(float(visr[0]['steps']))} steps; {len({row['seed'] for row in visr})} seed). *Q-learning* starts from nothing and learns every task "
-        f"by itself, with its true reward, from the same recorded steps ({network[0]['num_tasks']} tasks of each kind): by sweeps over a table until nothing "
-        f"changes ({number(sweeps, 'cpu_seconds'):.2f} CPU seconds a task), or with a network by as many updates as the whole pre-training "
-        f"({network[0]['updates']} of 512 steps, {number(network, 'cpu_seconds'):.0f} CPU seconds a task). On numbered states that are all recorded, the table is exact: "
-        "an instant policy saves the learning, and shows what psi has learnt."
-    )
+    words = ""
+    if visr:
+        words += (
+            f" *VISR* is the paper's agent (preset `grid`) with GPI after about the same CPU time "
+            f"({number(visr, 'cpu_seconds'):.0f} s, {short(float(visr[0]['steps']))} steps; {seeds(visr)})."
+        )
+    if sweeps and network:
+        words += (
+            f" *Q-learning* starts from nothing and learns every task by itself, with its true reward, from as many recorded steps "
+            f"({network[0]['num_tasks']} tasks of each kind): by sweeps over a table until nothing changes (less than {max(number(sweeps, 'cpu_seconds'), 0.095) + 0.005:.1f} CPU seconds "
+            f"a task), or with a network by {int(network[0]['updates']):,} updates of 512 steps ({number(network, 'cpu_seconds'):.1f} CPU seconds a task). "
+            "On numbered states that are all recorded this is easy: an instant policy saves these seconds, and shows what psi has learnt."
+        )
+    return words
 
 
 def _replay_minigrid() -> str:

@@ -4,7 +4,7 @@ python experiments/replay_comparison.py open-10 rooms-11 --seeds 0
 
 The tasks are those of replay_grid.py. VISR (preset `grid`) gets about the CPU seconds of the replay learner.
 Q-learning learns every task by itself, with its true reward, from the steps that a replay learner's run
-recorded: by `visr refine`'s sweeps over a table, or by a network with as many updates as the pre-training.
+recorded: by `visr refine`'s sweeps over a table, or by a network.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def visr_rows(name: str, seed: int, tasks_seed: int, num_steps: int) -> Iterator
 
 
 def q_rows(
-    name: str, seed: int, tasks_seed: int, num_tasks: int, kept: Path | None
+    name: str, seed: int, tasks_seed: int, num_tasks: int, updates: int, kept: Path | None
 ) -> Iterator[Row]:
     """Q-learning from nothing on recorded steps, every task by itself."""
     preset, shape = WORLDS[name]
@@ -88,7 +88,7 @@ def q_rows(
     with pretrained(config, kept) as (run, _):
         steps, world = run.offline_steps, run.world
         assert world is not None
-        benchmark, updates = GridBenchmark(config, world), config.replay.num_updates
+        benchmark = GridBenchmark(config, world)
         learners: dict[str, Callable[[OfflineSteps, Tensor], Tensor]] = {
             "Q-learning, table": lambda data, r: by_table(run, data, r),
             "Q-learning, network": lambda data, r: by_network(run, data, r, updates, seed),
@@ -160,7 +160,8 @@ def main() -> None:
     parser.add_argument("--tuning", action="store_true", help="other tasks, to choose settings by")
     parser.add_argument("--methods", nargs="+", choices=["visr", "q"], default=["visr", "q"])
     parser.add_argument("--visr-steps", type=int, default=VISR_STEPS)
-    parser.add_argument("--q-tasks", type=int, default=8, help="tasks of each kind for Q-learning")
+    parser.add_argument("--q-tasks", type=int, default=2, help="tasks of each kind for Q-learning")
+    parser.add_argument("--q-updates", type=int, default=400, help="of each task's network")
     parser.add_argument("--runs", type=Path, help="the runs of replay_grid.py --runs")
     parser.add_argument("--out", type=Path, default=Path("results/replay/comparison.csv"))
     chosen = parser.parse_args()
@@ -172,7 +173,8 @@ def main() -> None:
             if "visr" in chosen.methods:
                 rows.append(visr_rows(world, seed, tasks_seed, chosen.visr_steps))
             if "q" in chosen.methods:
-                rows.append(q_rows(world, seed, tasks_seed, chosen.q_tasks, kept))
+                tasks, updates = chosen.q_tasks, chosen.q_updates
+                rows.append(q_rows(world, seed, tasks_seed, tasks, updates, kept))
             for found in rows:
                 for row in found:
                     append(chosen.out, {"world": world, "seed": seed, **row})

@@ -3,6 +3,7 @@
 MiniGrid's own observation is the 7 x 7 cells before the agent, which is no state: two places can look alike.
 A state here is the agent's cell and direction, what it carries, and every cell of the grid. MiniGrid's own
 `step` fills a table of all reachable states once. So states are goals that can be named by their number.
+Actions that change no state, such as `done`, are left out: they let an agent stand still anywhere.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ class TransitionTable(NamedTuple):
     """[S, A], whether the episode ends."""
     starts: NDArray[np.int64]
     """States in which an episode may begin."""
+    actions: NDArray[np.int64]
+    """MiniGrid's number of each action; those that change no state are left out."""
 
 
 @functools.cache
@@ -73,9 +76,16 @@ def table(task: str) -> TransitionTable:
             row.append((number[now], float(reward) > 0, terminated))
         rows.append(row)
     after, reward, ends = np.array(rows).transpose(2, 0, 1)
+    acts = (after != np.arange(len(states))[:, None]).any(axis=0)
+    after, reward, ends = after[:, acts], reward[:, acts], ends[:, acts]
     starts = [k for k, s in enumerate(states) if s[2:] == begun[2:] and k not in solved]
     return TransitionTable(
-        states, after, reward.astype(np.float64), ends.astype(bool), np.array(starts)
+        states,
+        after,
+        reward.astype(np.float64),
+        ends.astype(bool),
+        np.array(starts),
+        np.flatnonzero(acts),
     )
 
 
