@@ -74,6 +74,7 @@ def test_the_ratio_is_the_median_over_turns_and_the_noise_that_of_the_limit_to_i
         "ratio": 0.375,
         "ratio_quartiles": [0.25, 0.625],
         "ratio_range": [0.25, 1.0],
+        "quickest_ratio": 0.5,
         "clock": "cpu",
         "wall_ratio": 0.25,
         "noise": 1.5,  # 1 / 1 and 1 / .5
