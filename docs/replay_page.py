@@ -242,25 +242,42 @@ def refined(suite: Suite) -> str:
             "```sh\npython experiments/refine_grid.py open-10 rooms-11 --seeds 0 1 2\n```",
         ]
     games = read_if_there("refine/minatar.csv")
-    rows = []
-    for row in games:
-        n = row["n_step"] and f", n = {row['n_step']}"
-        scaled = suite.normalised(float(row["score"]), f"MinAtar/{row['game']}-v1")
-        score = f"{row['score']} ± {row['standard_error']}"
-        cells = [row["updates"], row["cpu_seconds"], row["trial"], score, f"{scaled:.0f}"]
-        rows.append(
-            [f"{row['game']}, {row['policy']}{n}", row["seed"], *(x or DASH for x in cells)]
-        )
-    if rows:
-        columns = ["game, policy", "seed", "updates", "CPU seconds", "trial", "score", "of 100"]
+    if games:
         names = " ".join(dict.fromkeys(row["game"] for row in games))
-        parts += [
-            "MinAtar, 30 episodes, 100,000 rewarded steps. *Trial*: mean return in the rewarded steps that choose n. *Of 100*: 0 is "
-            "a random policy and 100 NSQ after 10M rewarded steps.",
-            table(columns, rows),
-            f"```sh\npython experiments/refine_minatar.py {names}\n```",
-        ]
+        parts += [MINATAR_WORDS, _refined_games(games, suite)]
+        command = f"python experiments/refine_minatar.py {names} --updates 2500"
+        kinds = " ".join(dict.fromkeys(row["features"] for row in games))
+        parts += [f"```sh\n{command} --set transition_features={kinds}\n```"]
     return "\n\n".join(parts)
+
+
+MINATAR_WORDS = """\
+MinAtar, 100,000 rewarded steps, ± the standard error of 30 episodes. In brackets: 0 is a random policy, 100 is NSQ after 10M rewarded steps.
+*Latest*: the policy after the last update, whether or not the guard took it; *guard*: the best one by its estimate, which is what `visr refine`
+returns (the given policy where none was better). From nothing: the same learner, rewards, settings and updates without an instant policy."""
+_LEARNERS = ("refined", "refined, latest", "from nothing", "from nothing, latest")
+
+
+def _refined_games(games: Csv, suite: Suite) -> str:
+    """A row for each game, seed and number of updates."""
+    rows = []
+    for (game, seed), found in by(games, "game", "seed").items():
+
+        def score(row: dict[str, str], env: str = f"MinAtar/{game}-v1") -> str:
+            of_100 = suite.normalised(float(row["score"]), env)
+            return f"{float(row['score']):.1f} ± {float(row['standard_error']):.1f} ({of_100:.0f})"
+
+        untrained = [row for row in found if not row["updates"]]
+        instant = next((score(row) for row in untrained if row["policy"] == "instant"), DASH)
+        constant = [row["score"] for row in untrained if row["policy"].startswith("always")]
+        for (updates,), at in by([row for row in found if row["updates"]], "updates").items():
+            shown = {row["policy"]: score(row) for row in at}
+            seconds = max(int(row["cpu_seconds"]) for row in at if "refined" in row["policy"])
+            cells = [game, seed, updates, str(seconds), constant[0] if constant else DASH, instant]
+            rows.append([*cells, *(shown.get(policy, DASH) for policy in _LEARNERS)])
+    columns = ["game", "seed", "updates", "CPU seconds", "best constant action", "instant"]
+    columns += ["refined: guard", "refined: latest", "from nothing: guard", "from nothing: latest"]
+    return table(columns, rows)
 
 
 def _words(asked: str) -> str:

@@ -221,10 +221,41 @@ def test_events_tell_what_was_lost_and_beside_what():
     before = planes((0, 2, 2), (1, 2, 3), (2, 5, 5))
     after = planes((0, 2, 2), (2, 5, 4))
     chi = PlaneEvents((3, 6, 6), 60, gamma=0.9)
+    assert happened(chi, before, after) == {
+        "plane 1 lost",
+        "plane 1 vanished",
+        "plane 1 vanished beside plane 0",
+    }
+
+
+def happened(chi: PlaneEvents, before: torch.Tensor, after: torch.Tensor) -> set[str]:
+    """The events of a step, in words."""
     counts = chi.counts(Transitions(after[None], before[None]))[0]
     chi.event = torch.arange(60).where(torch.arange(60) < len(counts), torch.tensor(-1))
-    happened = {name for name, count in zip(chi.names(), counts.tolist(), strict=False) if count}
-    assert happened == {"plane 1 lost", "plane 1 vanished", "plane 1 vanished beside plane 0"}
+    return {name for name, count in zip(chi.names(), counts.tolist(), strict=False) if count}
+
+
+def test_objects_that_meet_between_them_vanish_together():
+    # A bullet flies right and what it hits moves left: two cells apart before, both are gone afterwards.
+    chi = PlaneEvents((3, 6, 6), 60, gamma=0.9, rare=True)
+    before = planes((0, 2, 1), (1, 2, 3), (2, 0, 0))
+    both = {f"plane {c} {what}" for c in (0, 1) for what in ("lost", "vanished")}
+    after = planes((2, 0, 0))
+    assert happened(chi, before, after) == both | {"plane 0 and plane 1 vanished together"}
+    far = planes((0, 2, 1), (1, 2, 4), (2, 0, 0))
+    assert happened(chi, far, after) == both
+
+
+@pytest.mark.parametrize(
+    ("rare", "times", "is_feature"),
+    [(True, 12, True), (True, 4, False), (False, 12, False), (False, 41, True)],
+)
+def test_an_event_seen_often_enough_becomes_a_feature(rare: bool, times: int, is_feature: bool):
+    chi = PlaneEvents((3, 6, 6), 60, gamma=0.9, rare=rare)
+    kept, lost = planes((0, 2, 2), (1, 2, 3)), planes((0, 2, 2))
+    seen = [kept, kept, kept, lost] * times + [kept] * 200
+    chi.fit(unroll_of(torch.stack(seen)[:, None]))
+    assert ("plane 1 lost" in chi.names()) == is_feature
 
 
 def test_a_moving_object_is_neither_lost_nor_new():

@@ -8,7 +8,15 @@ from typing import Literal
 from visr.config.bounds import Count, CountFromOne, Fraction, Size
 
 TransitionFeatures = Literal[
-    "auto", "projection", "events", "pooled", "phi", "laplacian", "inverse", "self-predictive"
+    "auto",
+    "projection",
+    "events",
+    "rare-events",
+    "pooled",
+    "phi",
+    "laplacian",
+    "inverse",
+    "self-predictive",
 ]
 LEARNED_FEATURES = ("phi", "laplacian", "inverse", "self-predictive")
 

@@ -189,6 +189,8 @@ class Refiner:
     def _new_network(self, num_heads: int) -> ResidualValues:
         network = ResidualValues(self._agent.spec, num_heads)
         network.fit(self._sample)
+        if bool(self._w.any()):
+            network.read_as(self._agent.psi)
         return network
 
     # ---- slices
@@ -233,10 +235,16 @@ class Refiner:
         values = {name: evaluation.value(name, policies[name]) for name in POLICIES}
         if improves := is_better(values["candidate"], values["best"]):
             policies["best"], values["best"] = policies["candidate"], values["candidate"]
-            self.best = self._learner.residual()
-            self.best.scale.div_(self._factor)  # to be added to psi . w
+            self.best = self.latest
             evaluation.accept()
         return improves, values
+
+    @property
+    def latest(self) -> ResidualValues:
+        """The residual of the policy after the latest update, to be added to psi . w."""
+        residual = self._learner.residual()
+        residual.scale.div_(self._factor)
+        return residual
 
     @torch.no_grad()
     def _given_actions(self) -> Tensor:

@@ -37,6 +37,16 @@ class ResidualValues(nn.Module):
         if self.trunk is not None:
             self.trunk.fit(steps)
 
+    @torch.no_grad()
+    def read_as(self, psi: SuccessorFeatures) -> None:
+        """Start from what psi has learnt to read, where both read observations by the same network."""
+        trunk, of_psi = self.trunk, getattr(psi, "observation", None)
+        if trunk is None or of_psi is None or type(trunk) is not type(of_psi):
+            return
+        weights = of_psi.state_dict()
+        if all(weights[name].shape == own.shape for name, own in trunk.state_dict().items()):
+            trunk.load_state_dict(weights)
+
     def forward(self, observation: Tensor) -> Tensor:
         """[N, ...] -> [N, heads, actions]"""
         read = observation if self.trunk is None else self.trunk(observation)

@@ -44,8 +44,9 @@ def build(
     space = spec.observation_space
     if kind == "auto":
         kind = _by_observations(space, 0 if smooth else size)
-    if kind == "events" and are_planes(space):
-        return PlaneEvents(space.shape, size, gamma)  # pyright: ignore[reportArgumentType]
+    if kind in ("events", "rare-events") and are_planes(space):
+        shape, rare = space.shape, kind == "rare-events"
+        return PlaneEvents(shape, size, gamma, rare)  # pyright: ignore[reportArgumentType]
     if kind == "pooled" and isinstance(space, spaces.Box) and conv_torsos.is_image(space):
         return PooledConvolutions(space.shape, size, max(int(space.high.max()), 1))
     if kind == "projection" and isinstance(space, spaces.Discrete):

@@ -10,7 +10,7 @@ from visr.networks.transition_features.base import TransitionFeatures, ended, of
 from visr.types import Transitions, Unroll
 
 _LARGEST_COUNT = 4
-_LEAST_SEEN = 40
+_LEAST_SEEN, _LEAST_SEEN_RARE = 40, 10
 _MOST_ALIKE = 0.95
 _LEAST_SCALE = 0.02
 _TAIL = 0.2
@@ -23,13 +23,20 @@ class PlaneEvents(TransitionFeatures):
     Of plane c: objects gained and lost in all, objects that vanished (none in the 3 x 3 cells afterwards)
     and appeared. Of planes c and p: c vanished beside p; c's cell was emptied and newly filled by p.
     `fit` keeps the events that were seen, the rarest first, without those that repeat another one.
+
+    `rare`: events that were seen less often, too, and one more: c and p vanished together, at most two cells
+    apart, because each can move one cell before they meet.
     """
 
     counts_events = True
 
-    def __init__(self, shape: tuple[int, int, int], num_features: int, gamma: float) -> None:
+    def __init__(
+        self, shape: tuple[int, int, int], num_features: int, gamma: float, rare: bool = False
+    ) -> None:
         super().__init__()
+        self._rare = rare
         self.num_features, self._planes, self._gamma = num_features, shape[0], gamma
+        self._end_event = 4 * self._planes + 2 * self._planes * (self._planes - 1)
         self.end = num_features - 1
         self.event: Tensor
         self.scale: Tensor
@@ -38,7 +45,7 @@ class PlaneEvents(TransitionFeatures):
 
     def check(self) -> None:
         """Refuse, with a ValueError, numbers that are no event of these planes."""
-        possible = 4 * self._planes + 2 * self._planes * (self._planes - 1) + 1
+        possible = self._end_event + 1 + self._rare * self._planes * (self._planes - 1) // 2
         if not bool(((self.event >= -1) & (self.event < possible)).all()):
             raise ValueError("an event does not exist")
 
@@ -58,10 +65,15 @@ class PlaneEvents(TransitionFeatures):
         steps = torch.zeros(*kept.shape, counts.shape[1])
         steps[kept] = counts
         deviation = self._deviation(steps, (recorded.terminated | recorded.truncated))
-        chosen = _chosen(counts, deviation, self.num_features - 1)
+        seen = (counts > 0).sum(dim=0)
+        seen[self._end_event] = 0  # it is always the last feature
+        is_wanted = seen >= (_LEAST_SEEN_RARE if self._rare else _LEAST_SEEN)
+        order = torch.argsort(seen, stable=True)
+        rarest = order[(is_wanted & (deviation >= 1e-3))[order]].tolist()
+        chosen = _unlike(counts, rarest, self.num_features - 1)
         self.event.fill_(-1)
         self.event[: len(chosen)] = torch.tensor(chosen, dtype=torch.int64)
-        self.event[-1] = counts.shape[1] - 1  # the end
+        self.event[-1] = self._end_event
         self.scale.copy_(deviation[self.event.clamp(min=0)].clamp(min=_LEAST_SCALE))
 
     def forward(self, steps: Transitions) -> Tensor:
@@ -80,16 +92,14 @@ class PlaneEvents(TransitionFeatures):
         return features
 
     def counts(self, steps: Transitions) -> Tensor:
-        """Every possible event: [N, 4 C + 2 C (C - 1) + 1], at most 4 of each."""
+        """Every possible event, at most 4 of each: [N, 4 C + 2 C (C - 1) + 1]; `rare`: C (C - 1) / 2 more."""
         seen = steps.next_observation if steps.observation is None else steps.observation
         before, after = seen.to(torch.uint8), steps.next_observation.to(torch.uint8)
         planes = self._planes
         near_before, near_after = _spread(before).flatten(2), _spread(after).flatten(2)
         before, after = before.flatten(2), after.flatten(2)
-        vanished, appeared = (
-            (before & (near_after ^ 1)).float(),
-            (after & (near_before ^ 1)).float(),
-        )
+        gone = before & (near_after ^ 1)
+        vanished, appeared = gone.float(), (after & (near_before ^ 1)).float()
         emptied, filled = (before & (after ^ 1)).float(), (after & (before ^ 1)).float()
         change = filled.sum(dim=-1) - emptied.sum(dim=-1)
         beside = torch.bmm(vanished, near_before.float().transpose(1, 2))
@@ -104,6 +114,9 @@ class PlaneEvents(TransitionFeatures):
             replaced[:, pairs],
             ended(steps)[:, None],
         ]
+        if self._rare:
+            near_gone = _spread(_spread(gone.view(seen.shape))).flatten(2).float()
+            parts.append(torch.bmm(vanished, near_gone.transpose(1, 2))[:, pairs.triu()])
         return torch.cat(parts, dim=1).clamp(max=_LARGEST_COUNT)
 
     def names(self) -> list[str]:
@@ -115,6 +128,7 @@ class PlaneEvents(TransitionFeatures):
         words += [f"plane {c} vanished beside plane {p}" for c, p in pairs]
         words += [f"plane {c} replaced by plane {p}" for c, p in pairs]
         words.append("end of the episode")
+        words += [f"plane {c} and plane {p} vanished together" for c, p in pairs if c < p]
         return [words[k] if k >= 0 else "" for k in self.event.tolist()]
 
     def _deviation(self, steps: Tensor, cut: Tensor) -> Tensor:
@@ -138,17 +152,14 @@ def _spread(planes: Tensor) -> Tensor:
     return high
 
 
-def _chosen(counts: Tensor, deviation: Tensor, most: int) -> list[int]:
-    """The events to keep, the rarest first: seen often enough, and unlike those kept before."""
-    seen = (counts > 0).sum(dim=0)
+def _unlike(counts: Tensor, events: list[int], most: int) -> list[int]:
+    """The first of these events, without those that nearly repeat an earlier one."""
     centred = counts - counts.mean(dim=0)
     scaled = (centred / centred.std(dim=0).clamp(min=1e-6)).numpy()
     kept: list[int] = []
-    for k in torch.argsort(seen[:-1], stable=True).tolist():
+    for k in events:
         if len(kept) == most:
             break
-        if seen[k] < _LEAST_SEEN or deviation[k] < 1e-3:
-            continue
         alike = np.abs(scaled[:, kept].T @ scaled[:, k]) / len(scaled)
         if not kept or alike.max() <= _MOST_ALIKE:
             kept.append(k)
