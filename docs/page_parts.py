@@ -72,7 +72,8 @@ def seeds_of(rows: Iterable[dict[str, str]]) -> str:
 
 
 def number(runs: Csv, column: str) -> float:
-    return statistics.mean(float(run[column]) for run in runs)
+    """The mean over runs; a cell may be empty."""
+    return statistics.mean(float(run[column]) for run in runs if run[column])
 
 
 START, END = "<!-- numbers: `make results` writes them -->", "<!-- end of the numbers -->"

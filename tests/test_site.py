@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from visr.report import style
 from visr.storage.run_dir import RunDir
 
 pytest.importorskip("sphinx")
@@ -80,6 +81,7 @@ def test_figures_of_results_show_the_numbers_in_results(monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(ROOT / "docs")
     import results_pages  # pyright: ignore[reportMissingImports]
 
+    monkeypatch.setattr(style, "DPI", 216)  # the report's tests draw less
     for name, drawn in results_pages.pictures().items():
         kept = np.asarray(Image.open(ROOT / "docs/images" / name).convert("L"), dtype=int)
         again = np.asarray(Image.open(io.BytesIO(drawn)).convert("L"), dtype=int)

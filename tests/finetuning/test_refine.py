@@ -69,7 +69,7 @@ def test_a_refined_policy_is_never_worse_by_its_estimate(grid: visr.Run):
     task = grid.infer("col < 2")
     values = [t.refinement.value for t in grid.refining(task) if t.refinement]
     given = next(t.refinement.given for t in grid.refining(task) if t.refinement)
-    assert values == sorted(values)
+    assert min(np.diff(values)) > -1e-6  # float32
     assert values[0] >= given
 
 

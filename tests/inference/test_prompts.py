@@ -152,5 +152,5 @@ def test_rewards_of_steps_differ_from_rewards_of_cells(reward: Any, is_of_steps:
 def test_collecting_needs_an_episode_and_a_step(agent: Visr, config: RunConfig):
     wrong: list[dict[str, Any]] = [{"num_episodes": 0}, {"num_steps": 0}]
     for counts in wrong:
-        with pytest.raises(UserError, match="must be at least 1"):
+        with pytest.raises(UserError, match=r"must be at least 1|does not lie between 1 and"):
             collect.collect_rewarded(agent, config, **counts)

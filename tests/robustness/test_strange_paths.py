@@ -47,8 +47,6 @@ def run(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "report RUN/..",
         "refine RUN goal --num-updates 2",
         "explore RUN --export RUN/atlas.html --skills 2",
-        "reproduce grid --only visr --seeds 0 --num-steps 1300 --out RUN/../plan",
-        "report RUN/../plan",
         "pack RUN RUN/../packed.safetensors",
     ],
 )
@@ -58,6 +56,16 @@ def test_every_command_works(words: str, run: Path, capsys: pytest.CaptureFixtur
     assert code == 0, err
     assert "damaged" not in err
     (out + err).encode()  # a terminal takes it
+
+
+def test_a_plan_is_run_and_reported_at_such_a_path(run: Path, capsys: pytest.CaptureFixture[str]):
+    plan = str(run.parent / "plan")
+    small = ["--only", "visr", "--seeds", "0", "--num-steps", "1300"]
+    for words in (["reproduce", "grid", *small, "--out", plan], ["report", plan]):
+        code = main(words)
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        (out + err).encode()  # a terminal takes it
 
 
 def test_an_explorer_is_found_by_such_a_path(

@@ -6,6 +6,7 @@ import ast
 import contextlib
 import ctypes
 import os
+import random
 import shutil
 import sys
 import threading
@@ -113,7 +114,7 @@ def test_a_directory_swapped_for_a_link_during_writes_leads_nowhere_else(tmp_pat
         names = (os.fsencode(run / "tasks"), os.fsencode(run / "link"))
         while not over.is_set():
             assert exchange(_HERE, names[0], _HERE, names[1], _EXCHANGE) == 0
-            time.sleep(1e-4)  # so that some writes find the directory in place
+            time.sleep(random.uniform(0, 4e-3))  # so that some writes find the directory in place
 
     attacker = threading.Thread(target=swap)
     attacker.start()

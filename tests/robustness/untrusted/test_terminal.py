@@ -49,6 +49,7 @@ def test_names_are_printed_without_control_characters(
 ALLOWED = {
     "terminal.py": "the one way",
     "commands/output.py": "a table; its cells are printable",
+    "commands/options.py": "the help",
     "commands/pretrain.py": "the help",
     "training/progress.py": "a progress bar",
     "paper/reproduce/command.py": "a progress bar of our own names",
