@@ -202,7 +202,7 @@ def online(path: Path) -> Columns:
 
 
 def _saved_tasks(run: RunDir, config: RunConfig) -> tuple[SavedTask, ...]:
-    """The tasks of a run, those that were evaluated first; equal names are told apart by their files."""
+    """The tasks of a run, the evaluated ones first; to equal names the name of the file is added."""
     found = [_saved_task(file, config) for file in run.task_files()]
     count = Counter(saved.task.name for saved in found)
     found.sort(key=lambda saved: not saved.is_evaluated)
