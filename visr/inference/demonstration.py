@@ -43,7 +43,7 @@ class Demonstration:
     has_reference: bool = False
     """Whether there are other states to compare with: recorded ones, or all cells of a grid."""
     recorded: Callable[[], Recording] | None = None
-    """Recorded steps that may tell the actions between states; None where there are none."""
+    """Recorded steps from which the actions between states can be inferred; None if there are not any."""
     seed: int = 0
 
     def record(self) -> TaskPrompt:
